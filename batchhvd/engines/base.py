@@ -1,0 +1,164 @@
+"""The seam between the service and what runs its jobs.
+
+An engine places one *node runner* (``engines/node.py``) on each node of a task and says how it went. What happens on a
+node is the runner's business and the same on every engine.
+
+The task's folder lies where every node can read and write it. It is all that an engine and the runners share:
+
+    task.json          the task, mode 0600 (it holds the secrets)
+    node-<i>.json      what happened on node i, replaced atomically by its runner
+    rendezvous.json    where rank 0's node serves Horovod's rendezvous
+    stop.json          {"reason", "node", "rank", "exit_code"}: the first failure, or a cancellation; made with O_EXCL,
+                       every runner watches for it and ends its ranks
+    mounts/            the job's mount root: one link per share
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from attrs import asdict, field, frozen
+
+from batchhvd.errors import EngineError
+
+LAUNCHES = ("horovod", "mpi", "single")
+STATES = ("queued", "preparing", "running", "succeeded", "failed", "cancelled", "lost")
+ENDED = frozenset(STATES[3:])
+
+
+@frozen(kw_only=True)
+class Task:
+    """Everything that running one job takes; frozen, and the same on every engine.
+
+    Attributes:
+        name: a readable name, for the engine's own listing (letters, digits, ``-_.``).
+        folder: absolute path of the task's folder, shared by all nodes.
+        nodes: the nodes' names as the logs show them, one for each node, in the order of their indices.
+        ranks: how many ranks each node runs, same length as ``nodes``.
+        launch: ``"horovod"`` starts each rank with Horovod's variables, ``"mpi"`` leaves placing to an MPI launcher,
+            ``"single"`` runs the command once, on node 0.
+        command: the shell command line of one rank; the node expands its variables.
+        preparation: a shell command line that runs once on each node before the ranks, or None.
+        prepare: ``"overlay"``, ``"host"`` or ``"skip"``: where the preparation may run.
+        environment: variables of every process.
+        secrets: variables whose values are never shown.
+        logs: the directory (absolute) of stdout.txt, stderr.txt and the nodes' logs.
+        notices: lines that stand at the head of each execution log.
+        wall_seconds: the job's time limit in seconds, or None.
+        attempt: 1 for the first run, 2 after one requeue, and so on.
+        options: the engine's own settings, such as Slurm's partition; an engine refuses those it does not know.
+    """
+
+    name: str
+    folder: str
+    nodes: tuple[str, ...]
+    ranks: tuple[int, ...]
+    launch: str
+    command: str
+    preparation: str | None = None
+    prepare: str = "overlay"
+    environment: Mapping[str, str] = field(factory=dict)
+    secrets: Mapping[str, str] = field(factory=dict, repr=False)
+    logs: str
+    notices: tuple[str, ...] = ()
+    wall_seconds: float | None = None
+    attempt: int = 1
+    options: Mapping[str, str] = field(factory=dict)
+
+    @property
+    def size(self) -> int:
+        """The number of ranks in all."""
+        return sum(self.ranks)
+
+    def write(self) -> Path:
+        """Writes ``task.json`` into the folder, readable by its owner only, and returns its path."""
+        path = Path(self.folder) / "task.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = path.with_suffix(".tmp")
+        descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(asdict(self), file)
+        scratch.replace(path)
+        return path
+
+    @classmethod
+    def read(cls, folder: str | os.PathLike[str]) -> Task:
+        """Returns the task that ``write`` left in a folder."""
+        document = json.loads((Path(folder) / "task.json").read_text(encoding="utf-8"))
+        lists = {name: tuple(document[name]) for name in ("nodes", "ranks", "notices")}
+        return cls(**{**document, **lists})
+
+
+@frozen(kw_only=True)
+class Status:
+    """How a task stands.
+
+    Attributes:
+        state: one of ``STATES``; the last four are final.
+        exit_code: 0, the first failing rank's code, 128 + n for signal n, or None while nothing ended.
+        reason: why it ended otherwise than well, one of ``preparation``, ``rank``, ``memory``, ``time``, ``cancelled``,
+            ``node``, ``engine``; or why it still waits, in the engine's words; "" otherwise.
+        node: the name of the node that failed first.
+        rank: the first failing rank, or None.
+        tail: the last lines of the first failing rank (or of the preparation).
+        started, ended: seconds since 1970, or None.
+        attempt: how often the engine itself has started it (Slurm requeues), from 1.
+    """
+
+    state: str
+    exit_code: int | None = None
+    reason: str = ""
+    node: str = ""
+    rank: int | None = None
+    tail: tuple[str, ...] = ()
+    started: float | None = None
+    ended: float | None = None
+    attempt: int = 1
+
+
+class Engine(Protocol):
+    """What the service asks of an engine; an instance keeps nothing that the folder does not hold."""
+
+    def nodes(self) -> int:
+        """Returns how many nodes it can give at most."""
+
+    def preview(self, task: Task) -> str:
+        """Returns what ``submit`` would run, as text; pure."""
+
+    def submit(self, task: Task) -> str:
+        """Starts a task and returns at once; the string alone identifies the run.
+
+        Raises:
+            EngineError: the engine cannot do what the task asks, or its command failed.
+        """
+
+    def status(self, handles: Sequence[str]) -> Mapping[str, Status]:
+        """Returns how each run stands, all at once; never raises for a run that ended or is not known (``lost``)."""
+
+    def cancel(self, handle: str) -> None:
+        """Ends a run: gracefully, then by force; may be repeated, also when it is over already."""
+
+
+_ENGINES = {
+    "processes": "batchhvd.engines.processes:Processes",
+    "slurm": "batchhvd.engines.slurm:Slurm",
+}
+
+
+def load(name: str, **settings: Any) -> Engine:
+    """Returns an engine by its name.
+
+    Raises:
+        EngineError: there is no such engine; the message lists those there are.
+        EngineMissing: its programs are not installed.
+    """
+    if name not in _ENGINES:
+        raise EngineError(f"no engine {name!r}; there are: {', '.join(_ENGINES)}", engine=name)
+    module, _, attribute = _ENGINES[name].partition(":")
+    engine: Engine = getattr(importlib.import_module(module), attribute)(**settings)
+    return engine

@@ -1,0 +1,228 @@
+"""Every error that batchhvd raises, in one tree.
+
+    BatchHvdError
+    ├── ServiceError            the service answered no
+    │   ├── NotFound            404: the resource, or its parent, is not there
+    │   ├── Conflict            409: it exists already, or is busy
+    │   ├── Refused             400 and other 4xx: the request is wrong as it stands
+    │   ├── NotAllowed          401, 403: no token, a wrong key, an expired link
+    │   ├── ServiceRetired      Batch AI was asked of public Azure, where it ended in 2019
+    │   └── Unavailable         429, 5xx or no connection, after all retries
+    ├── WaitTimeout             (also TimeoutError) the deadline passed
+    ├── ResourceFailed          a state from which the goal cannot be reached
+    │   └── JobFailed           a job ended otherwise than well
+    ├── SpecError               (also ValueError) job.json, cluster.json or arguments
+    ├── EngineError             an engine's command failed, or the engine cannot do it
+    │   └── EngineMissing       (also ImportError) the engine's programs are not installed
+    └── HorovodMissing          (also ImportError) training needs Horovod and there is none
+        └── HorovodBroken       Horovod is there but not built for this Keras backend
+
+A message says what happened, to which resource, and what to do next; the evidence is in attributes too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+class BatchHvdError(Exception):
+    """The base of every error of this package."""
+
+
+class ServiceError(BatchHvdError):
+    """The service answered no.
+
+    Attributes:
+        status: HTTP status, or None where no answer came.
+        code: the service's error code, such as ``"ResourceNotFound"``.
+        target: the field that is wrong, as a JSON pointer, or the resource's id.
+        details: the service's own list of ``{"code", "message"}``.
+        request_id: the service's id of the request, for its log.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        code: str = "",
+        target: str = "",
+        details: Sequence[Mapping[str, Any]] = (),
+        request_id: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.target = target
+        self.details = tuple(details)
+        self.request_id = request_id
+
+
+class NotFound(ServiceError):
+    """The resource, or one of its parents, is not there."""
+
+
+class Conflict(ServiceError):
+    """The resource exists already with other content, or is busy."""
+
+
+class Refused(ServiceError):
+    """The request is wrong as it stands; sending it again changes nothing."""
+
+
+class NotAllowed(ServiceError):
+    """The token, key or link was refused."""
+
+
+class ServiceRetired(ServiceError):
+    """Batch AI was asked of public Azure, which ended the service in 2019."""
+
+
+class Unavailable(ServiceError):
+    """Nothing answered, or the service is overloaded, after all retries.
+
+    Attributes:
+        retry_after: seconds the service asked to wait, or None.
+    """
+
+    def __init__(self, message: str, *, retry_after: float | None = None, **evidence: Any) -> None:
+        super().__init__(message, **evidence)
+        self.retry_after = retry_after
+
+
+class WaitTimeout(BatchHvdError, TimeoutError):
+    """The deadline passed before the state was reached.
+
+    Attributes:
+        last_state: the last state seen.
+        waited: seconds waited.
+    """
+
+    def __init__(self, message: str, *, last_state: object = None, waited: float = 0.0) -> None:
+        super().__init__(message)
+        self.last_state = last_state
+        self.waited = waited
+
+
+class ResourceFailed(BatchHvdError):
+    """A resource reached a state from which the goal cannot be reached.
+
+    Attributes:
+        resource: the resource's id.
+        reasons: the service's reasons, one sentence each.
+    """
+
+    def __init__(self, message: str, *, resource: str = "", reasons: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.resource = resource
+        self.reasons = tuple(reasons)
+
+
+class JobFailed(ResourceFailed):
+    """A job ended otherwise than well.
+
+    Attributes:
+        exit_code: the job's exit code (128 + n for signal n), or None where nothing ran.
+        node: the name of the node where it failed first, or "".
+        rank: the first failing rank, or None.
+        tail: the last lines of that rank's output.
+        files: names of the log files that tell more.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        exit_code: int | None = None,
+        node: str = "",
+        rank: int | None = None,
+        tail: Sequence[str] = (),
+        files: Sequence[str] = (),
+        **evidence: Any,
+    ) -> None:
+        super().__init__(message, **evidence)
+        self.exit_code = exit_code
+        self.node = node
+        self.rank = rank
+        self.tail = tuple(tail)
+        self.files = tuple(files)
+
+
+class SpecError(BatchHvdError, ValueError):
+    """A job file, a cluster file or an argument is wrong.
+
+    Attributes:
+        pointer: JSON pointer of the wrong value (RFC 6901), "" for the whole document.
+        problem: what is wrong.
+        remedy: what would be right.
+        file, line, column: where it stands, for files (from 1), else "" and 0.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        pointer: str = "",
+        remedy: str = "",
+        file: str = "",
+        line: int = 0,
+        column: int = 0,
+    ) -> None:
+        place = f"{file}:{line}:{column}: " if file else ""
+        at = f"{pointer}: " if pointer else ""
+        super().__init__(f"{place}{at}{problem}" + (f"; {remedy}" if remedy else ""))
+        self.problem = problem
+        self.pointer = pointer
+        self.remedy = remedy
+        self.file = file
+        self.line = line
+        self.column = column
+
+
+class EngineError(BatchHvdError):
+    """An engine's command failed, or the engine cannot do what was asked.
+
+    Attributes:
+        engine: the engine's name.
+        command: the command that failed, "" where none ran.
+        exit_code: its exit code, or None.
+        output: what it printed.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        engine: str = "",
+        command: str = "",
+        exit_code: int | None = None,
+        output: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.engine = engine
+        self.command = command
+        self.exit_code = exit_code
+        self.output = output
+
+
+class EngineMissing(EngineError, ImportError):
+    """The programs or packages of an engine are not installed; the message names them."""
+
+
+class HorovodMissing(BatchHvdError, ImportError):
+    """Training on several ranks needs Horovod, and there is none.
+
+    Attributes:
+        found: what was found instead.
+        remedy: the one command that mends it.
+    """
+
+    def __init__(self, message: str, *, found: str = "", remedy: str = "") -> None:
+        super().__init__(message)
+        self.found = found
+        self.remedy = remedy
+
+
+class HorovodBroken(HorovodMissing):
+    """Horovod is installed but not built for the Keras backend in use."""

@@ -1,0 +1,174 @@
+"""The service's only mutable state: one SQLite file, resources by id.
+
+A resource has two documents: ``document`` is what its GET shows, ``private`` what it never shows (keys, secrets, the
+engine's handle, queue numbers). Ids compare without regard to case and keep the case they were made with.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+Document = dict[str, Any]
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS resource (
+    key TEXT PRIMARY KEY, id TEXT NOT NULL, type TEXT NOT NULL, parent TEXT NOT NULL,
+    document TEXT NOT NULL, private TEXT NOT NULL, number INTEGER NOT NULL UNIQUE
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS resource_parent ON resource (type, parent, number);
+CREATE TABLE IF NOT EXISTS counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
+"""
+
+
+@frozen
+class Record:
+    """One resource as stored.
+
+    Attributes:
+        id: the resource's id, in the case it was made with.
+        type: such as ``"workspaces"``, ``"jobs"``, ``"groups"``, ``"storageAccounts"``, ``"operations"``.
+        parent: the lower-cased id of the resource it lives in, "" for the top.
+        document: what GET shows.
+        private: what nothing shows.
+        number: grows with each resource made; the order of creation, and so of the queue.
+    """
+
+    id: str
+    type: str
+    parent: str
+    document: Document
+    private: Document
+    number: int
+
+
+class Store:
+    """Resources in one SQLite file; safe to use from several threads, durable at each return."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+        self._local = threading.local()
+        with self.transaction() as connection:
+            for statement in filter(str.strip, _SCHEMA.split(";")):
+                connection.execute(statement)
+
+    def get(self, id: str) -> Record | None:
+        """Returns the resource with this id, or None."""
+        row = self._connection().execute(f"{_SELECT} WHERE key = ?", (id.lower(),)).fetchone()
+        return _record(row) if row else None
+
+    def list(self, type: str, parent: str | None = None) -> list[Record]:
+        """Returns the resources of a type in the order they were made; of one parent where it is given."""
+        where, values = (
+            ("WHERE type = ?", [type]) if parent is None else ("WHERE type = ? AND parent = ?", [type, parent.lower()])
+        )
+        rows = self._connection().execute(f"{_SELECT} {where} ORDER BY number", values)
+        return [_record(row) for row in rows]
+
+    def under(self, id: str) -> list[Record]:
+        """Returns everything that lives below a resource, at any depth, in the order it was made."""
+        prefix = id.lower() + "/"
+        rows = self._connection().execute(
+            f"{_SELECT} WHERE key >= ? AND key < ? ORDER BY number", (prefix, id.lower() + "0")
+        )  # "0" follows "/"
+        return [_record(row) for row in rows]
+
+    def put(self, id: str, type: str, parent: str, document: Document, private: Document | None = None) -> Record:
+        """Makes a resource, or replaces the documents of the one that is there, and returns it."""
+        with self.transaction() as connection:
+            number = connection.execute("SELECT number FROM resource WHERE key = ?", (id.lower(),)).fetchone()
+            record = Record(
+                id,
+                type,
+                parent.lower(),
+                document,
+                private or {},
+                number[0] if number else self._next(connection, "resource"),
+            )
+            connection.execute(
+                "INSERT OR REPLACE INTO resource VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (id.lower(), id, type, record.parent, json.dumps(document), json.dumps(record.private), record.number),
+            )
+        return record
+
+    def update(self, id: str, change: Callable[[Document, Document], None]) -> Record | None:
+        """Lets ``change(document, private)`` alter a resource in place, in one transaction; None where it is gone."""
+        with self.transaction() as connection:
+            row = connection.execute(f"{_SELECT} WHERE key = ?", (id.lower(),)).fetchone()
+            if row is None:
+                return None
+            record = _record(row)
+            change(record.document, record.private)
+            connection.execute(
+                "UPDATE resource SET document = ?, private = ? WHERE key = ?",
+                (json.dumps(record.document), json.dumps(record.private), id.lower()),
+            )
+        return record
+
+    def delete(self, id: str) -> bool:
+        """Removes one resource and says whether it was there; what lives below it stays."""
+        with self.transaction() as connection:
+            return connection.execute("DELETE FROM resource WHERE key = ?", (id.lower(),)).rowcount > 0
+
+    def next(self, name: str) -> int:
+        """Returns the next number of a named counter, from 1; never the same twice, also after a restart."""
+        with self.transaction() as connection:
+            return self._next(connection, name)
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Holds the write lock: all that happens inside is seen at once or not at all. May be nested."""
+        connection = self._connection()
+        if connection.in_transaction:
+            yield connection
+            return
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield connection
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+
+    def close(self) -> None:
+        """Closes this thread's connection."""
+        connection = getattr(self._local, "connection", None)
+        if connection is not None:
+            connection.close()
+            del self._local.connection
+
+    def _connection(self) -> sqlite3.Connection:
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = sqlite3.connect(self._path, timeout=30, isolation_level=None)
+            connection.execute("PRAGMA journal_mode = WAL")
+            # FULL: a kill -9 loses nothing either way; FULL also outlives a power cut.
+            connection.execute("PRAGMA synchronous = FULL")
+            self._local.connection = connection
+        return connection
+
+    @staticmethod
+    def _next(connection: sqlite3.Connection, name: str) -> int:
+        row = connection.execute(
+            "INSERT INTO counter VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = value + 1 RETURNING value",
+            (name,),
+        ).fetchone()
+        return int(row[0])
+
+
+_SELECT = "SELECT id, type, parent, document, private, number FROM resource"
+
+
+def _record(row: tuple[Any, ...]) -> Record:
+    id, type, parent, document, private, number = row
+    return Record(id, type, parent, json.loads(document), json.loads(private), number)
