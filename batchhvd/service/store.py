@@ -18,6 +18,7 @@ from typing import Any
 from attrs import frozen
 
 Document = dict[str, Any]
+_list = list  # the class below has a method of this name
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS resource (
@@ -67,7 +68,7 @@ class Store:
         row = self._connection().execute(f"{_SELECT} WHERE key = ?", (id.lower(),)).fetchone()
         return _record(row) if row else None
 
-    def list(self, type: str, parent: str | None = None) -> list[Record]:
+    def list(self, type: str, parent: str | None = None) -> _list[Record]:
         """Returns the resources of a type in the order they were made; of one parent where it is given."""
         where, values = (
             ("WHERE type = ?", [type]) if parent is None else ("WHERE type = ? AND parent = ?", [type, parent.lower()])
@@ -75,7 +76,7 @@ class Store:
         rows = self._connection().execute(f"{_SELECT} {where} ORDER BY number", values)
         return [_record(row) for row in rows]
 
-    def under(self, id: str) -> list[Record]:
+    def under(self, id: str) -> _list[Record]:
         """Returns everything that lives below a resource, at any depth, in the order it was made."""
         prefix = id.lower() + "/"
         rows = self._connection().execute(
