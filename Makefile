@@ -1,0 +1,89 @@
+# Two commands for a fresh machine:
+#
+#   make tutorial    the tutorial on this machine: four nodes, four ranks, a trained model
+#   make test        everything that CI checks
+#
+# Each does its own set-up once, in a .venv of this checkout, and says what it does. PYTHON=python3.12 takes another Python.
+
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV ?= .venv$(if $(filter-out python3,$(PYTHON)),-$(notdir $(PYTHON)))
+# The PyTorch that the tests of the second Keras backend use; TORCH= leaves it (and them) out.
+TORCH ?= $(if $(filter python3,$(PYTHON)),torch==2.13.0)
+
+ENGINE ?= processes
+DATASET ?= digits
+DATA ?=
+EPOCHS ?=
+ARGS ?=
+
+PY := $(VENV)/bin/python
+SAY = @printf '\033[1m== %s\033[0m\n'
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check --no-warn-script-location
+
+.PHONY: help tutorial test lint unit docs notebooks bench clean
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n 's/^# \{0,1\}//; 1,6p' Makefile
+
+tutorial: $(VENV)/.runtime $(VENV)/.horovod
+	@$(PY) -m batchhvd tutorial --engine $(ENGINE) --dataset $(DATASET) \
+	  $(if $(DATA),--data '$(DATA)') $(if $(EPOCHS),--epochs $(EPOCHS)) $(ARGS)
+
+test: lint
+	$(SAY) 'tests (pytest $(ARGS))'
+	@$(PY) -m pytest $(ARGS)
+
+lint: $(VENV)/.runtime $(VENV)/.test $(VENV)/.horovod
+	$(SAY) 'lint and types (ruff, mypy)'
+	@$(PY) -m ruff check . && $(PY) -m ruff format --check . && $(PY) -m mypy batchhvd
+
+unit: $(VENV)/.test
+	@$(PY) -m pytest tests/unit $(ARGS)
+
+docs: $(VENV)/.docs
+	$(SAY) 'documentation, warnings are errors'
+	@$(PY) -m mkdocs build --strict --quiet && echo 'site/index.html'
+
+notebooks: $(VENV)/.test $(VENV)/.horovod
+	@$(PY) -m pytest tests/e2e/test_notebooks.py $(ARGS)
+
+clean:
+	rm -rf .venv* build dist site run *.egg-info
+
+# --- set-up: each step leaves a stamp, so a second run does none of it again ---
+
+$(VENV)/bin/python:
+	$(SAY) 'Python environment in $(VENV)'
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+	  || { echo "batchhvd needs Python 3.10 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Name another: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && apt-get install -qq -y python3-venv; \
+	  else echo "Python's venv module is missing. On Debian and Ubuntu: sudo apt-get install python3-venv"; exit 1; fi; }
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) --upgrade pip setuptools wheel
+
+$(VENV)/.runtime: setup.cfg | $(VENV)/bin/python
+	$(SAY) 'batchhvd with its service and trainer (TensorFlow is 600 MB: a minute or two)'
+	@$(PIP) -e '.[service]'
+	@if $(PY) -m pip install --quiet --disable-pip-version-check --dry-run --no-deps 'tensorflow>=2.18' >/dev/null 2>&1; \
+	 then $(PIP) -e '.[trainer]'; \
+	 else echo 'no TensorFlow wheel for this Python: the trainer is left out, its tests will be skipped'; fi
+	@touch $@
+
+$(VENV)/.test: setup.cfg $(VENV)/.runtime
+	$(SAY) 'test tools'
+	@$(PIP) -e '.[test,notebook]' $(TORCH)
+	@touch $@
+
+$(VENV)/.docs: setup.cfg $(VENV)/.runtime
+	$(SAY) 'documentation tools'
+	@$(PIP) -e '.[docs]'
+	@touch $@
+
+# One build serves every Keras backend that is installed when it runs; the wheel stays in the user's cache.
+$(VENV)/.horovod: $(VENV)/.runtime $(if $(filter test lint notebooks,$(MAKECMDGOALS)),$(VENV)/.test)
+	$(SAY) 'Horovod (built once, then kept in the cache)'
+	@if $(PY) -c 'import tensorflow' 2>/dev/null; then $(PY) -m batchhvd.trainer.install; else echo 'no Keras backend here: nothing to build for'; fi
+	@touch $@
