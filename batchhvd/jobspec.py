@@ -164,8 +164,9 @@ class JobSpec:
     @classmethod
     def _open(cls, source: Source, account: object, mounts: Mapping[str, Mountable] | None) -> JobSpec:
         opened, notices = specdocument.opened(source, _KIND, account, mounts)
+        fields = jobfields.fields(opened)
         with specdocument.placed(opened, "/properties"):
-            return cls(**jobfields.fields(opened), warnings=notices)
+            return cls(**fields, warnings=notices)
 
     def document(self) -> dict[str, Any]:
         """Returns the wire's document, without any key, password or secret value."""

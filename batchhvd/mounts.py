@@ -33,14 +33,16 @@ class MountPath(str):
         return MountPath(f"{self}/{posixpath.normpath(below)}")
 
 
-def _check_inside(path: str, what: str) -> None:
+def _check_inside(path: str, what: str, pointer: str = "") -> None:
     parts = path.split("/")
     if not path.strip() or path.startswith("/") or ".." in parts or "\0" in path:
-        raise SpecError(f'"{path}" is not {what}', remedy='give a relative path without "..", such as "cifar/logs"')
+        raise SpecError(
+            f'"{path}" is not {what}', pointer=pointer, remedy='give a relative path without "..", such as "cifar/logs"'
+        )
 
 
 def _check_mount_path(_mount: Any, _attribute: Any, path: Any) -> None:
-    _check_inside(path, "a path below the mount root")
+    _check_inside(path, "a path below the mount root", "/relativeMountPath")
 
 
 @frozen
