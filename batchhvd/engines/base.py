@@ -8,8 +8,8 @@ The task's folder lies where every node can read and write it. It is all that an
     task.json          the task, mode 0600 (it holds the secrets)
     node-<i>.json      what happened on node i, replaced atomically by its runner
     rendezvous.json    where rank 0's node serves Horovod's rendezvous
-    stop.json          {"reason", "node", "rank", "exit_code"}: the first failure, or a cancellation; made with O_EXCL,
-                       every runner watches for it and ends its ranks
+    stop.json          {"reason", "node", "rank", "exit_code", "error", "tail"}: the first failure, or a cancellation;
+                       the first to make it wins, every runner watches for it and ends its ranks
     mounts/            the job's mount root: one link per share
 """
 
@@ -29,6 +29,7 @@ from batchhvd.errors import EngineError
 LAUNCHES = ("horovod", "mpi", "single")
 STATES = ("queued", "preparing", "running", "succeeded", "failed", "cancelled", "lost")
 ENDED = frozenset(STATES[3:])
+REASONS = ("preparation", "script", "rank", "memory", "time", "cancelled", "node", "engine")
 
 
 @frozen(kw_only=True)
@@ -43,13 +44,20 @@ class Task:
         launch: ``"horovod"`` starts each rank with Horovod's variables, ``"mpi"`` leaves placing to an MPI launcher,
             ``"single"`` runs the command once, on node 0.
         command: the shell command line of one rank; the node expands its variables.
+        script: a file that must be there when the ranks start, or ""; the node expands its variables.
         preparation: a shell command line that runs once on each node before the ranks, or None.
         prepare: ``"overlay"``, ``"host"`` or ``"skip"``: where the preparation may run.
-        environment: variables of every process.
-        secrets: variables whose values are never shown.
+        layers: absolute path of a directory on the node's own disk where prepared layers are kept from job to job,
+            or "" for the task's folder.
+        environment: variables of every process, in the order in which they are expanded: a value may name the variables
+            before it, the node's own ones, and those of the process that started the runner.
+        secrets: variables whose values are never shown and never expanded.
         logs: the directory (absolute) of stdout.txt, stderr.txt and the nodes' logs.
         notices: lines that stand at the head of each execution log.
         wall_seconds: the job's time limit in seconds, or None.
+        stall_seconds: how long all ranks of a node may neither write nor compute before the node looks into them, or
+            None for never.
+        stall_action: ``"warn"`` writes their stacks into the execution log, ``"stop"`` ends the task after that.
         attempt: 1 for the first run, 2 after one requeue, and so on.
         options: the engine's own settings, such as Slurm's partition; an engine refuses those it does not know.
     """
@@ -60,13 +68,17 @@ class Task:
     ranks: tuple[int, ...]
     launch: str
     command: str
+    script: str = ""
     preparation: str | None = None
     prepare: str = "overlay"
+    layers: str = ""
     environment: Mapping[str, str] = field(factory=dict)
     secrets: Mapping[str, str] = field(factory=dict, repr=False)
     logs: str
     notices: tuple[str, ...] = ()
     wall_seconds: float | None = None
+    stall_seconds: float | None = None
+    stall_action: str = "warn"
     attempt: int = 1
     options: Mapping[str, str] = field(factory=dict)
 
@@ -101,8 +113,9 @@ class Status:
     Attributes:
         state: one of ``STATES``; the last four are final.
         exit_code: 0, the first failing rank's code, 128 + n for signal n, or None while nothing ended.
-        reason: why it ended otherwise than well, one of ``preparation``, ``rank``, ``memory``, ``time``, ``cancelled``,
-            ``node``, ``engine``; or why it still waits, in the engine's words; "" otherwise.
+        reason: why it ended otherwise than well, one of ``REASONS``; or why it still waits, in the engine's words; ""
+            otherwise.
+        error: the same in a sentence, or "".
         node: the name of the node that failed first.
         rank: the first failing rank, or None.
         tail: the last lines of the first failing rank (or of the preparation).
@@ -113,6 +126,7 @@ class Status:
     state: str
     exit_code: int | None = None
     reason: str = ""
+    error: str = ""
     node: str = ""
     rank: int | None = None
     tail: tuple[str, ...] = ()
@@ -132,6 +146,9 @@ class Engine(Protocol):
 
     def submit(self, task: Task) -> str:
         """Starts a task and returns at once; the string alone identifies the run.
+
+        The caller may have been killed before it could keep the string: a second submit of the same folder returns the
+        run that is there instead of starting another.
 
         Raises:
             EngineError: the engine cannot do what the task asks, or its command failed.

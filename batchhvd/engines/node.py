@@ -1,0 +1,810 @@
+#!/usr/bin/env python3
+"""Runs one node of a task: ``python3 node.py FOLDER [INDEX] [--loopback]``.
+
+This file stands alone: it needs Python's standard library only and may be copied to a node. FOLDER is the task's
+folder, which every node can read and write; INDEX is this node's place in ``task.json`` (``SLURM_NODEID`` where it is
+left out). With ``--loopback`` all nodes are this machine, and nothing listens on another address than 127.0.0.1.
+
+Order of events: the preparation once, then the ranks of this node, each in a process group of its own, until all have
+ended or the first failure anywhere stops all. ``node-<INDEX>.json`` says at each moment how far this node is:
+
+    {"index", "node", "host", "pid", "guard": {"pid", "ticks"}, "started", "ended" or null,
+     "state": "preparing" | "running" | "ended", "preparation": null or {"exit", "seconds", "where"},
+     "ranks": [{"rank", "pid", "started", "ended", "exit", "signal", "memory", "tail"}],
+     "reason": "" or why this node ended otherwise than well, "error": the same in a sentence}
+
+``stop.json`` is made by whoever sees the first failure (or by a cancellation): {"reason", "node", "rank", "exit_code",
+"error", "tail"}. Two processes run on each node: the *guard*, which is the one that was started, and the *runner*, its
+child. When the runner is killed, the guard ends what it left behind and completes the record.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import re
+import selectors
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    Document = dict[str, Any]
+
+LINUX = sys.platform.startswith("linux")
+GRACE = 3.0  # seconds between SIGTERM and SIGKILL
+PARTIAL = 0.2  # seconds that an unfinished line may wait
+BEAT = 0.2  # seconds between two looks at stop.json
+TAIL = 20  # lines kept of each rank
+
+
+# ---- files ---------------------------------------------------------------------------------------------------------
+
+
+def write_json(path: Path, document: object) -> None:
+    """Replaces a file by a document; a reader sees the old one or the new one, never a part."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    scratch.write_text(json.dumps(document), encoding="utf-8")
+    scratch.replace(path)
+
+
+def read_json(path: Path) -> Document | None:
+    """Returns a file's document, or None where there is no such file."""
+    try:
+        document: Document = json.loads(path.read_text(encoding="utf-8"))
+        return document
+    except FileNotFoundError:
+        return None
+
+
+def declare(folder: Path, **why: object) -> bool:
+    """Makes ``stop.json`` and says whether this was the first to do so; the first one's words stand."""
+    scratch = folder / f".stop.{os.getpid()}"
+    scratch.write_text(json.dumps({"node": "", "rank": None, "exit_code": None, "error": "", **why}), encoding="utf-8")
+    try:
+        os.link(scratch, folder / "stop.json")  # fails where it exists, and is never seen half written
+    except FileExistsError:
+        return False
+    finally:
+        scratch.unlink()
+    return True
+
+
+def expand(text: str, variables: dict[str, str]) -> str:
+    """Replaces ``$NAME`` and ``${NAME}`` by the variables' values; unknown names stay as they are."""
+    return re.sub(
+        r"\$(?:(\w+)|\{(\w+)\})", lambda found: variables.get(found[1] or found[2], found[0]), text, flags=re.ASCII
+    )
+
+
+# ---- processes -----------------------------------------------------------------------------------------------------
+
+
+def _prctl(option: int, value: int) -> None:
+    if LINUX:
+        _LIBC.prctl(option, value, 0, 0, 0)
+
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
+
+
+def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
+    """Asks the kernel to send this process a signal when its parent ends (Linux only)."""
+    _prctl(_SET_PDEATHSIG, number)
+    if os.getppid() != parent:  # it ended before the kernel was asked
+        os.kill(os.getpid(), number)
+
+
+def ticks(pid: int) -> int | None:
+    """Returns when a process started, in the kernel's clock ticks, or None where it is gone (or a zombie)."""
+    stat = _stat(pid)
+    return int(stat[19]) if stat and stat[0] != "Z" else None
+
+
+def _stat(pid: int | str) -> list[str] | None:
+    """Returns the fields of /proc/PID/stat after the name: state, parent, group, session, …"""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()
+    except OSError:
+        return None
+
+
+def descendants(root: int) -> list[int]:
+    """Returns all living processes below one, children before grandchildren; none where there is no /proc."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc") if LINUX else ():
+        stat = _stat(name) if name.isdigit() else None
+        if stat and stat[0] != "Z":
+            children.setdefault(int(stat[1]), []).append(int(name))
+    found = list(children.get(root, ()))
+    for pid in found:
+        found.extend(children.get(pid, ()))
+    return found
+
+
+def send(pids: list[int], number: int) -> None:
+    """Sends a signal to processes, some of which may be gone."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def end_all(root: int, seconds: float = 2.0) -> None:
+    """Kills everything below a process and reaps what is its own, until nothing is left."""
+    deadline = time.monotonic() + seconds
+    while (left := descendants(root)) and time.monotonic() < deadline:
+        send(left, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        time.sleep(0.01)  # the kernel needs a moment to let them go
+
+
+def memory_kills() -> int:
+    """Returns how many processes the kernel has killed for want of memory since it started."""
+    try:
+        with open("/proc/vmstat", encoding="ascii") as file:
+            return next((int(line.split()[1]) for line in file if line.startswith("oom_kill ")), 0)
+    except OSError:
+        return 0
+
+
+# ---- output --------------------------------------------------------------------------------------------------------
+
+
+class Sink:
+    """A log file that processes of several nodes append to, a whole piece at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def write(self, data: bytes) -> None:
+        """Appends data; no other node's piece comes between its bytes."""
+        fcntl.lockf(self.descriptor, fcntl.LOCK_EX)
+        try:
+            while data:
+                data = data[os.write(self.descriptor, data) :]
+        finally:
+            fcntl.lockf(self.descriptor, fcntl.LOCK_UN)
+
+
+class Stream:
+    """One end of a rank's pipe: cuts what arrives into whole lines, or whole characters when a line takes its time."""
+
+    def __init__(self, descriptor: int, sink: Sink, last: bytearray) -> None:
+        self.descriptor, self.sink, self.last = descriptor, sink, last
+        self.pending = b""
+        self.since = 0.0
+
+    def read(self, now: float) -> bool:
+        """Takes what has arrived and writes the whole lines of it; False at the end."""
+        data = os.read(self.descriptor, 65536)
+        if not self.pending:
+            self.since = now
+        self.pending += data
+        self.last += data
+        del self.last[:-8192]
+        self._emit(len(self.pending) if not data else self.pending.rfind(b"\n") + 1, now)
+        return bool(data)
+
+    def flush(self, now: float) -> None:
+        """Writes the beginning of a line that has waited long enough."""
+        if self.pending and (now - self.since >= PARTIAL or len(self.pending) > 65536):
+            self._emit(whole(self.pending), now)
+
+    def _emit(self, cut: int, now: float) -> None:
+        data, self.pending = self.pending[:cut], self.pending[cut:]
+        if data:
+            self.since = now
+            self.sink.write(data)
+
+
+def whole(data: bytes) -> int:
+    """Returns how many bytes at the start of data make whole UTF-8 characters (all, where it is not UTF-8)."""
+    for back in range(1, min(4, len(data)) + 1):
+        byte = data[-back]
+        if byte & 0xC0 != 0x80:  # the last byte that begins a character
+            need = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
+            return len(data) - back if need > back else len(data)
+    return len(data)
+
+
+def last_lines(data: bytes | bytearray) -> list[str]:
+    """Returns the last lines of an output as text; a carriage return ends a line too, as a terminal shows it."""
+    return [line for line in bytes(data).decode("utf-8", "replace").splitlines() if line.strip()][-TAIL:]
+
+
+# ---- one child -----------------------------------------------------------------------------------------------------
+
+
+class Child:
+    """A process group with its output: a rank, or the preparation."""
+
+    def __init__(
+        self,
+        rank: int,
+        command: str,
+        variables: dict[str, str],
+        directory: Path,
+        sinks: Sequence[Sink],
+        enter: Callable[[], None] | None = None,
+    ) -> None:
+        parent = os.getpid()
+
+        def before() -> None:
+            die_with_parent(parent)
+            if enter is not None:
+                enter()
+
+        shell = "/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh"
+        self.process = subprocess.Popen(
+            [shell, "-c", command],
+            env=variables,
+            cwd=directory if enter is None else None,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            preexec_fn=before,  # safe: no second thread runs yet when children are made
+        )
+        self.pipes = tuple(pipe for pipe in (self.process.stdout, self.process.stderr) if pipe is not None)
+        self.last = bytearray()
+        self.streams = [Stream(pipe.fileno(), sink, self.last) for pipe, sink in zip(self.pipes, sinks, strict=True)]
+        self.pid = self.process.pid
+        self.kills = memory_kills()
+        self.record: Document = {"rank": rank, "pid": self.pid, "started": time.time(), "ended": None, "exit": None}
+        self.record |= {"signal": None, "memory": False, "tail": []}
+        self.ended_at: float | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended and all its output is written."""
+        return self.ended_at is not None and not self.streams
+
+    def ended(self, status: int, killed_by_us: bool) -> None:
+        """Takes down how it ended, from the kernel's wait status."""
+        code = os.waitstatus_to_exitcode(status)
+        self.process.returncode = code
+        self.ended_at = time.monotonic()
+        self.record["ended"] = time.time()
+        self.record["exit"] = code if code >= 0 else 128 - code
+        self.record["signal"] = -code if code < 0 else None
+        self.record["memory"] = not killed_by_us and code == -signal.SIGKILL and memory_kills() > self.kills
+
+    def close(self) -> None:
+        """Takes down the last lines, once all output was read."""
+        self.record["tail"] = last_lines(self.last)
+        text = "\n".join(self.record["tail"][-3:])
+        if self.record["exit"] and re.search(r"^(MemoryError|.*std::bad_alloc)", text, flags=re.MULTILINE):
+            self.record["memory"] = True
+        for pipe in self.pipes:
+            pipe.close()
+
+
+# ---- Horovod's meeting point ---------------------------------------------------------------------------------------
+
+
+class Rendezvous(threading.Thread):
+    """A key-value store over HTTP, as Horovod's gloo controller asks for it: PUT, GET and DELETE of /scope/key.
+
+    Source: horovod/common/gloo/http_store.cc. A rank deletes its own number in a scope once it is connected to all;
+    when all numbers of the scope are deleted, the scope is emptied, so that ``shutdown`` and ``init`` may follow each
+    other.
+    """
+
+    def __init__(self, address: str) -> None:
+        super().__init__(daemon=True)
+        self.name = os.urandom(12).hex()
+        self.scopes: dict[str, dict[str, bytes]] = collections.defaultdict(dict)
+        self.left: dict[str, set[str]] = collections.defaultdict(set)
+        self.lock = threading.Lock()
+        self.listener = socket.create_server((address, 0), backlog=1024)
+        self.port = self.listener.getsockname()[1]
+
+    def run(self) -> None:
+        """Serves until the process ends."""
+        while True:
+            connection, _ = self.listener.accept()
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        connection.settimeout(10)
+        with contextlib.suppress(OSError, ValueError), connection, connection.makefile("rb") as file:
+            method, path, _ = file.readline(65536).decode("latin-1").split(" ", 2)
+            length = 0
+            while (line := file.readline(65536)) not in (b"\r\n", b"\n", b""):
+                name, _, value = line.partition(b":")
+                length = int(value) if name.lower() == b"content-length" else length
+            found = self.answer(method, path, file.read(length))
+            status = b"404 Not Found" if found is None else b"200 OK"
+            head = b"HTTP/1.1 %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % (status, len(found or b""))
+            connection.sendall(head + (found or b""))
+
+    def answer(self, method: str, path: str, body: bytes) -> bytes | None:
+        """Returns the answer's body, or None for what is not there."""
+        _, scope, key = (path + "//").split("/")[:3]
+        with self.lock:
+            if method == "PUT":
+                self.scopes[scope][key] = body
+                return b""
+            if method == "DELETE":
+                self._leave(scope, key)
+                return b""
+            return self.name.encode() if scope == "name" else self.scopes[scope].get(key)
+
+    def _leave(self, scope: str, key: str) -> None:
+        self.left[scope].add(key)
+        if self.left[scope] >= {name for name in self.scopes[scope] if name.isdigit()}:
+            self.scopes.pop(scope, None)
+            self.left.pop(scope, None)
+
+
+def interfaces() -> list[tuple[str, str]]:
+    """Returns the name and IPv4 address of each network interface, loopback last (Linux only)."""
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("256s", name.encode()[:15])
+            with contextlib.suppress(OSError):  # an interface without an address
+                answer = fcntl.ioctl(probe.fileno(), 0x8915, request)  # SIOCGIFADDR
+                found.append((name, socket.inet_ntoa(answer[20:24])))
+    return sorted(found, key=lambda pair: pair[1].startswith("127."))
+
+
+def reachable(address: str, port: int, name: str) -> bool:
+    """Whether the rendezvous of this name, and no other server, answers at an address."""
+    try:
+        with socket.create_connection((address, port), timeout=2) as connection:
+            connection.sendall(b"GET /name/ HTTP/1.1\r\nHost: rendezvous\r\n\r\n")
+            return connection.makefile("rb").read().endswith(name.encode())
+    except OSError:
+        return False
+
+
+def outgoing(address: str) -> str:
+    """Returns the interface by which this node reaches an address, or "" where the system does not say."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((address, 9))
+        own = probe.getsockname()[0]
+    return next((name for name, value in interfaces() if value == own), "")
+
+
+# ---- the node ------------------------------------------------------------------------------------------------------
+
+
+class Stopped(Exception):
+    """The task was stopped while this node had not started its ranks yet."""
+
+
+class Node:
+    """The runner of one node."""
+
+    def __init__(self, folder: Path, index: int, loopback: bool, guard: int) -> None:
+        self.folder, self.index = folder, index
+        self.task: Document = read_json(folder / "task.json") or {}
+        self.name = self.task["nodes"][index]
+        self.loopback = loopback or len(self.task["nodes"]) == 1
+        self.logs = Path(self.task["logs"])
+        self.children: list[Child] = []
+        self.asked = ""
+        self.stopping: float | None = None  # when the ranks were asked to end
+        self.started = time.monotonic()
+        self.record = {
+            "index": index,
+            "node": self.name,
+            "host": "127.0.0.1" if self.loopback else socket.gethostname(),
+        }
+        self.record |= {"pid": os.getpid(), "guard": {"pid": guard, "ticks": ticks(guard)}, "started": time.time()}
+        self.record |= {
+            "ended": None,
+            "state": "preparing",
+            "preparation": None,
+            "ranks": [],
+            "reason": "",
+            "error": "",
+        }
+
+    # -- the order of events --
+
+    def run(self) -> int:
+        """Does everything and returns the exit code: 0, or that of this node's first failure."""
+        self.save()
+        self._open()
+        try:
+            self.prepare()
+            self.start()
+            self.attend(self._done)
+        except Stopped:
+            self.note("stopped before the ranks were started")
+        finally:
+            self.finish()
+        return next((child.record["exit"] for child in self.children if child.record["exit"]), 0)
+
+    def _open(self) -> None:
+        self.logs.mkdir(parents=True, exist_ok=True)
+        self.log = Sink(self.logs / f"execution-{self.name}.log")
+        self.sinks = (Sink(self.logs / "stdout.txt"), Sink(self.logs / "stderr.txt"))
+        self.selector = selectors.DefaultSelector()
+        self.bell, ring = socket.socketpair()
+        self.bell.setblocking(False)
+        ring.setblocking(False)
+        self.ring = ring  # a reference keeps it open
+        signal.set_wakeup_fd(ring.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._ask)
+        self.selector.register(self.bell, selectors.EVENT_READ, None)
+        count, attempt = len(self.task["nodes"]), self.task["attempt"]
+        self.note(f"node {self.index + 1} of {count}, attempt {attempt}, on {self.record['host']}")
+        for notice in self.task["notices"]:
+            self.note(notice)
+
+    def prepare(self) -> None:
+        """Runs the preparation, where there is one."""
+        command = self.task["preparation"]
+        if command is None:
+            return
+        sinks = tuple(Sink(self.logs / f"{stream}-job_prep-{self.name}.txt") for stream in ("stdout", "stderr"))
+        if self.task["prepare"] != "host":
+            notice = f"job preparation skipped on this machine: {command}\n"
+            self.note(notice.strip())
+            sinks[0].write(notice.encode())
+            self.record["preparation"] = {"exit": 0, "seconds": 0.0, "where": "skip"}
+            return
+        began = time.monotonic()
+        child = self._child(-1, command, self.variables(), sinks)
+        self.attend(lambda: child.over)
+        code = child.record["exit"]
+        self.record["preparation"] = {"exit": code, "seconds": time.monotonic() - began, "where": "host"}
+        self.save()
+        self.children.remove(child)
+        if code and self.stop() is None:
+            self.record["ranks"] = []
+            self.fail(
+                "preparation", f"the preparation ended with exit code {code}", code=code, tail=child.record["tail"]
+            )
+        if self.stop() is not None:
+            raise Stopped
+
+    def start(self) -> None:
+        """Starts this node's ranks, or none where the launch puts them elsewhere."""
+        self.require_script()
+        commands = self.commands()
+        server = None
+        meeting: dict[str, str] = {}
+        if self.task["launch"] == "horovod" and sum(self.task["ranks"]) > 1:
+            server, meeting = self.meet()
+        for rank, local, command in commands:
+            variables = self.variables() | (
+                self.place(rank, local) | meeting if self.task["launch"] == "horovod" else {}
+            )
+            self._child(rank, command, variables, self.sinks)
+        if server is not None:
+            server.start()  # only now: children are made while there is one thread
+        self.record["state"] = "running"
+        self.save()
+
+    def require_script(self) -> None:
+        """Fails the task at once where its script is not there."""
+        variables = self.variables()
+        script = expand(self.task.get("script") or "", variables)
+        if script and not os.path.exists(os.path.join(variables["AZ_BATCHAI_JOB_TEMP"], script)):
+            self.fail("script", f"there is no file {script}", code=127)
+            raise Stopped
+
+    def commands(self) -> list[tuple[int, int, str]]:
+        """Returns rank, local rank and command of what this node starts."""
+        if self.task["launch"] != "horovod":
+            return [(0, 0, self.task["command"])] if self.index == 0 else []
+        first = sum(self.task["ranks"][: self.index])
+        return [(first + local, local, self.task["command"]) for local in range(self.task["ranks"][self.index])]
+
+    def _child(self, rank: int, command: str, variables: dict[str, str], sinks: Sequence[Sink]) -> Child:
+        child = Child(rank, command, variables, Path(variables["AZ_BATCHAI_JOB_TEMP"]), sinks)
+        for stream in child.streams:
+            os.set_blocking(stream.descriptor, False)
+            self.selector.register(stream.descriptor, selectors.EVENT_READ, (child, stream))
+        self.children.append(child)
+        if rank >= 0:
+            self.note(f"rank {rank} started as process {child.pid}")
+        return child
+
+    def finish(self) -> None:
+        """Ends everything that is left below this process and completes the record."""
+        end_all(os.getpid())
+        stop = self.stop()
+        self.record |= {"state": "ended", "ended": time.time()}
+        if stop is not None and not self.record["reason"]:
+            self.record |= {"reason": stop["reason"], "error": stop["error"]}
+        self.save()
+        self.note(f"node ended: {self.record['error'] or self.record['reason'] or 'well'}")
+
+    # -- the loop --
+
+    def attend(self, done: Callable[[], bool]) -> None:
+        """Copies output, takes down ends and heeds the stop file until ``done()``."""
+        while not done():
+            pending = any(stream.pending for child in self.children for stream in child.streams)
+            for key, _ in self.selector.select(PARTIAL / 2 if pending else BEAT):
+                self._arrived(key)
+            self._reap()
+            self._heed()
+            now = time.monotonic()
+            for child in self.children:
+                for stream in child.streams:
+                    stream.flush(now)
+
+    def _done(self) -> bool:
+        if not all(child.over for child in self.children):
+            return False
+        if self.stop() is not None:
+            return True
+        others = range(1, len(self.task["nodes"])) if self.index == 0 else [0] * (self.task["launch"] != "horovod")
+        # Node 0 serves the meeting point until all have ended; nodes without ranks stay until node 0 has.
+        return all(self._ended(other) for other in others)
+
+    def _ended(self, other: int) -> bool:
+        record = read_json(self.folder / f"node-{other}.json")
+        return record is not None and record["state"] == "ended"
+
+    def _arrived(self, key: selectors.SelectorKey) -> None:
+        if key.data is None:
+            with contextlib.suppress(BlockingIOError):
+                self.bell.recv(4096)
+            return
+        child, stream = key.data
+        if not stream.read(time.monotonic()):
+            self._close(child, stream)
+
+    def _close(self, child: Child, stream: Stream) -> None:
+        self.selector.unregister(stream.descriptor)
+        child.streams.remove(stream)
+        if child.over:
+            self._over(child)
+
+    def _reap(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    break
+                for child in self.children:
+                    if child.pid == pid:
+                        child.ended(status, self.stopping is not None)
+                        if child.over:
+                            self._over(child)
+        for child in self.children:
+            if child.streams and child.ended_at is not None and time.monotonic() - child.ended_at > 1:
+                self._cut(child)
+
+    def _cut(self, child: Child) -> None:
+        """Ends what a rank left running in its session: it holds the output open."""
+        send(
+            [pid for pid in descendants(os.getpid()) if int((_stat(pid) or ["0"] * 4)[3]) == child.pid], signal.SIGKILL
+        )
+        if time.monotonic() - (child.ended_at or 0) > 1.5:  # it moved to a session of its own: stop listening
+            for stream in list(child.streams):
+                while self._drain(stream):
+                    pass
+                self._close(child, stream)
+
+    def _drain(self, stream: Stream) -> bool:
+        try:
+            return stream.read(time.monotonic())
+        except BlockingIOError:
+            return False
+
+    def _over(self, child: Child) -> None:
+        child.close()
+        if child.record["rank"] < 0:
+            return
+        self.record["ranks"] = [other.record for other in self.children]
+        code, rank = child.record["exit"], child.record["rank"]
+        self.note(f"rank {rank} ended with exit code {code}")
+        if code and self.stopping is None:
+            reason = "memory" if child.record["memory"] else "rank"
+            self.fail(
+                reason, f"rank {rank} ended with exit code {code}", rank=rank, code=code, tail=child.record["tail"]
+            )
+        self.save()
+
+    def _heed(self) -> None:
+        limit = self.task["wall_seconds"]
+        if self.asked and self.stopping is None:
+            self.fail("node", f"the node was told to end ({self.asked})")
+        elif limit is not None and time.monotonic() - self.started > limit and self.stopping is None:
+            self.fail("time", f"the job ran longer than {limit:g} s")
+        now = time.monotonic()
+        if self.stopping is None and self.stop() is not None:
+            self.stopping = now
+            for child in self.children:
+                self._signal_group(child, signal.SIGTERM)
+                self._signal_group(child, signal.SIGCONT)
+        elif self.stopping is not None and now - self.stopping > GRACE:
+            send(descendants(os.getpid()), signal.SIGKILL)
+
+    def _signal_group(self, child: Child, number: int) -> None:
+        if child.ended_at is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, number)
+
+    def _ask(self, number: int, _frame: object) -> None:
+        self.asked = signal.Signals(number).name
+
+    # -- what ranks are told --
+
+    def variables(self) -> dict[str, str]:
+        """Returns the environment of every process on this node, secrets included."""
+        temporary = self.folder / "temp" / str(self.index)
+        temporary.mkdir(parents=True, exist_ok=True)
+        found = dict(os.environ)
+        found |= {"AZ_BATCHAI_TASK_INDEX": str(self.index), "AZ_BATCHAI_JOB_TEMP": str(temporary)}
+        found |= {"AZ_BATCHAI_JOB_TEMP_DIR": str(temporary.parent), "AZ_BATCHAI_NODE_NAME": self.name}
+        for name, value in self.task["environment"].items():
+            found[name] = expand(value, found)
+        for name, value in self.threads().items():
+            found.setdefault(name, value)
+        found.update(self.task["secrets"], BATCHHVD_NODE=f"{self.folder}:{self.index}")
+        return found
+
+    def threads(self) -> dict[str, str]:
+        """Returns how many threads each rank may use: the cores of the machine, shared fairly."""
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        ranks = sum(self.task["ranks"]) if self.loopback else self.task["ranks"][self.index]
+        count = str(max(1, cores // max(1, ranks)))
+        return {"OMP_NUM_THREADS": count, "TF_NUM_INTRAOP_THREADS": count, "TF_NUM_INTEROP_THREADS": "1"}
+
+    def place(self, rank: int, local: int) -> dict[str, str]:
+        """Returns the variables by which Horovod knows a rank's place.
+
+        Source: horovod/common/gloo/gloo_context.cc and horovod/runner/gloo_run.py of Horovod 0.28.1.
+        """
+        ranks = self.task["ranks"]
+        peers = [index for index, count in enumerate(ranks) if count > local]
+        numbers = {"RANK": rank, "SIZE": sum(ranks), "LOCAL_RANK": local, "LOCAL_SIZE": ranks[self.index]}
+        numbers |= {"CROSS_RANK": peers.index(self.index), "CROSS_SIZE": len(peers)}
+        return {f"HOROVOD_{name}": str(value) for name, value in numbers.items()} | {"HOROVOD_HOSTNAME": self.name}
+
+    def meet(self) -> tuple[Rendezvous | None, dict[str, str]]:
+        """Opens (on node 0) or finds the meeting point; returns the server and what ranks need to know."""
+        path = self.folder / "rendezvous.json"
+        server = None
+        if self.index == 0:
+            server = Rendezvous("127.0.0.1" if self.loopback else "0.0.0.0")
+            own = [("lo", "127.0.0.1")] if self.loopback else interfaces()
+            wanted = self.task["environment"].get("HOROVOD_GLOO_IFACE")
+            own.sort(key=lambda pair: pair[0] != wanted)
+            where = {"addresses": [address for _, address in own], "port": server.port, "name": server.name}
+            write_json(path, where)
+            address, interface = own[0][1], own[0][0]
+        else:
+            address, where = self._find(path)
+            interface = "lo" if self.loopback else outgoing(address)
+        meeting = {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo", "HOROVOD_GLOO_IFACE": interface}
+        meeting |= {"HOROVOD_GLOO_RENDEZVOUS_ADDR": address, "HOROVOD_GLOO_RENDEZVOUS_PORT": str(where["port"])}
+        # Ranks that share few cores import their framework at very different speeds; Horovod's own limit is 30 s.
+        return server, {"HOROVOD_GLOO_TIMEOUT_SECONDS": "300"} | self._own("HOROVOD_GLOO_TIMEOUT_SECONDS") | meeting
+
+    def _own(self, name: str) -> dict[str, str]:
+        value: str | None = self.task["environment"].get(name)
+        return {} if value is None else {name: value}
+
+    def _find(self, path: Path) -> tuple[str, Document]:
+        found: list[tuple[str, Document]] = []
+
+        def reached() -> bool:
+            where = read_json(path)
+            if where is not None:
+                reach = (
+                    address
+                    for address in where["addresses"]
+                    if self.loopback or reachable(address, where["port"], where["name"])
+                )
+                found.extend((address, where) for address in [next(reach, None)] if address is not None)
+            return bool(found) or self.stop() is not None
+
+        self.attend(reached)
+        if not found:
+            raise Stopped
+        return found[0]
+
+    # -- telling --
+
+    def stop(self) -> Document | None:
+        """Returns why the task was stopped, or None while it goes on."""
+        return read_json(self.folder / "stop.json")
+
+    def fail(
+        self, reason: str, error: str, *, rank: int | None = None, code: int | None = None, tail: Sequence[str] = ()
+    ) -> None:
+        """Tells all nodes to end."""
+        self.record |= {"reason": reason, "error": error}
+        first = declare(
+            self.folder, reason=reason, node=self.name, rank=rank, exit_code=code, error=error, tail=list(tail)
+        )
+        self.note(f"{error}; {'all nodes are told to end' if first else 'the task was ending already'}")
+
+    def note(self, text: str) -> None:
+        """Writes a line into the node's execution log."""
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
+        self.log.write(f"{stamp}Z {text}\n".encode())
+
+    def save(self) -> None:
+        """Writes the record."""
+        write_json(self.folder / f"node-{self.index}.json", self.record)
+
+
+# ---- the guard -----------------------------------------------------------------------------------------------------
+
+
+def guard(folder: Path, index: int, runner: int) -> int:
+    """Waits for the runner; ends what it left and completes its record where it could not do so itself."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: send([runner], number))
+    while True:
+        pid, status = os.wait()
+        if pid == runner:
+            break
+    end_all(os.getpid())
+    code = os.waitstatus_to_exitcode(status)
+    record = read_json(folder / f"node-{index}.json")
+    if record is None or record["state"] != "ended":
+        complete(folder, index, code)
+    return code if code >= 0 else 128 - code
+
+
+def complete(folder: Path, index: int, code: int) -> None:
+    """Says in the runner's place that the node is lost, and tells the others."""
+    now = time.time()
+    record = {"index": index, "host": "", "pid": None, "started": now, "preparation": None, "ranks": []}
+    record |= read_json(folder / f"node-{index}.json") or {}
+    task = read_json(folder / "task.json") or {}
+    error = f"the node's runner ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}"
+    log = Path(task["logs"]) / f"execution-{task['nodes'][index]}.log"
+    with contextlib.suppress(OSError):
+        Sink(log).write(f"{error}\n".encode())
+    declare(folder, reason="node", node=task["nodes"][index], error=error)
+    record |= {"node": task["nodes"][index], "state": "ended", "ended": now, "reason": "node", "error": error}
+    write_json(folder / f"node-{index}.json", record)
+
+
+def main(arguments: list[str]) -> int:
+    """Splits into guard and runner and returns the node's exit code."""
+    words = [word for word in arguments if not word.startswith("--")]
+    folder = Path(words[0]).absolute()
+    index = int(words[1] if len(words) > 1 else os.environ["SLURM_NODEID"])
+    lock = os.open(folder / f".node-{index}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return 0  # this node runs already
+    if (record := read_json(folder / f"node-{index}.json")) is not None and record["state"] == "ended":
+        return 0  # and has run
+    own = os.getpid()
+    _prctl(_SET_CHILD_SUBREAPER, 1)
+    runner = os.fork()
+    if runner:
+        return guard(folder, index, runner)
+    die_with_parent(own, signal.SIGTERM)
+    _prctl(_SET_CHILD_SUBREAPER, 1)
+    return Node(folder, index, "--loopback" in arguments, own).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,146 @@
+"""Nodes are process groups on this machine: one detached runner for each, which outlives the service.
+
+The handle of a run is its task folder. A runner is known by its process id together with the time at which the process
+started, so that another process that was given the same number is not mistaken for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from shutil import which
+
+from attrs import frozen
+
+from batchhvd.engines import node, records
+from batchhvd.engines.base import Status, Task
+from batchhvd.errors import EngineError, EngineMissing
+
+_STUBBORN = 8.0  # seconds after which a runner that does not heed the stop file is killed
+
+
+@frozen
+class Processes:
+    """The engine that needs nothing but this machine.
+
+    Attributes:
+        limit: how many nodes it gives at most; nodes are processes, so any machine has many.
+    """
+
+    limit: int = 100
+
+    def nodes(self) -> int:
+        """Returns how many nodes it can give at most."""
+        return self.limit
+
+    def preview(self, task: Task) -> str:
+        """Returns the command lines of the runners, one a line."""
+        return "\n".join(shlex.join(_command(task.folder, index)) for index in range(len(task.nodes)))
+
+    def submit(self, task: Task) -> str:
+        """Starts the runners of a task and returns its folder, the handle.
+
+        Raises:
+            EngineError: the task has options, which this engine does not know, or needs MPI, which is not installed.
+        """
+        _check(task)
+        folder = Path(task.folder)
+        if not (folder / "processes.json").exists():
+            task.write()
+            started = [_start(task.folder, index) for index in range(len(task.nodes))]
+            node.write_json(folder / "processes.json", [{"pid": pid, "ticks": node.ticks(pid)} for pid in started])
+        return task.folder
+
+    def status(self, handles: Sequence[str]) -> Mapping[str, Status]:
+        """Returns how each run stands; a run whose folder is gone is ``lost``."""
+        return {handle: _status(Path(handle)) for handle in handles}
+
+    def cancel(self, handle: str) -> None:
+        """Tells the runners to end; kills those that did not within eight seconds of the first call."""
+        folder = Path(handle)
+        if not (folder / "processes.json").exists():
+            return
+        records.declare(folder, "cancelled", error="the job was terminated")
+        if time.time() - (folder / "stop.json").stat().st_mtime > _STUBBORN:
+            for index, runner in enumerate(_runners(folder)):
+                if _alive(runner):
+                    node.send([runner["pid"]], signal.SIGKILL)
+                    _sweep(folder, index)
+
+
+def _check(task: Task) -> None:
+    if task.options:
+        raise EngineError(f"the processes engine has no option {sorted(task.options)[0]!r}", engine="processes")
+    if task.launch == "mpi" and which("mpirun") is None:
+        raise EngineMissing(
+            "a customMpi job needs Open MPI's mpirun, which is not installed: apt-get install openmpi-bin",
+            engine="processes",
+            command="mpirun",
+        )
+
+
+def _command(folder: str, index: int) -> list[str]:
+    return [sys.executable, "-I", "-S", node.__file__, folder, str(index), "--loopback"]
+
+
+def _start(folder: str, index: int) -> int:
+    log = str(Path(folder) / f"node-{index}.log")
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+    command = _command(folder, index)
+    return os.posix_spawn(command[0], command, os.environ, file_actions=actions, setsid=True)
+
+
+def _runners(folder: Path) -> list[dict[str, int]]:
+    """Returns process id and start time of each node's guard: from its own record, else as it was started."""
+    started: list[dict[str, int]] = records.read(folder / "processes.json") or []
+    found = records.nodes(folder, len(started))
+    return [
+        record["guard"] if record and "guard" in record else own for record, own in zip(found, started, strict=True)
+    ]
+
+
+def _alive(runner: Mapping[str, int]) -> bool:
+    with contextlib.suppress(ChildProcessError):  # where the service that started it is this one, take its end down
+        os.waitpid(runner["pid"], os.WNOHANG)
+    return runner["ticks"] is not None and node.ticks(runner["pid"]) == runner["ticks"]
+
+
+def _status(folder: Path) -> Status:
+    runners = _runners(folder)
+    if not runners:
+        return Status(state="lost", reason="node", error=f"nothing was started from {folder}")
+    found = records.nodes(folder, len(runners))
+    for index, record in enumerate(found):
+        if (record is None or record["state"] != "ended") and not _alive(runners[index]):
+            found[index] = _lost(folder, index)
+    return records.status(records.stop(folder), found, attempt=1)
+
+
+def _lost(folder: Path, index: int) -> records.Document:
+    """Completes the record of a node whose guard and runner are both gone, and ends what they left behind."""
+    record: records.Document | None = records.read(folder / f"node-{index}.json")
+    if record is not None and record["state"] == "ended":  # it ended between two looks
+        return record
+    _sweep(folder, index)
+    node.complete(folder, index, -signal.SIGKILL)
+    completed: records.Document = records.read(folder / f"node-{index}.json")
+    return completed
+
+
+def _sweep(folder: Path, index: int) -> None:
+    """Kills all processes of a node; each of them carries the node's name in its environment."""
+    mark = f"BATCHHVD_NODE={folder}:{index}".encode()
+    for name in os.listdir("/proc") if node.LINUX else ():
+        with contextlib.suppress(OSError):
+            if name.isdigit() and mark in Path("/proc", name, "environ").read_bytes().split(b"\0"):
+                node.send([int(name)], signal.SIGKILL)
