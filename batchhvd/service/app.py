@@ -1,0 +1,308 @@
+"""The ASGI application. For each request in this order: for whom, from whom, what for, is it right, act, answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from batchhvd.errors import NotAllowed, NotFound, Refused, ServiceError
+from batchhvd.service import accounts, arm, batchai, clusters, fileservers, jobs, outputs, paging, tokens
+from batchhvd.service.description import VERSION, Description, Operation
+from batchhvd.service.exchange import SUBSCRIPTION, Answer, Ask, FileService, Handler, Here, read_json
+from batchhvd.service.routes import Match, Routes, segments
+from batchhvd.service.store import Store
+
+log = logging.getLogger("batchhvd.service")
+
+# Names that a client may have asked for and still mean this service: the machine's own, and the public names that come
+# through its proxy. Every other name is a web page's attempt to reach it through a name of its own (DNS rebinding).
+_HOSTS = re.compile(
+    r"(127\.0\.0\.1|localhost|\[::1\]|management\.azure\.com|management\.core\.windows\.net"
+    r"|login\.microsoftonline\.com|login\.windows\.net|[a-z0-9]{3,24}\.file\.core\.windows\.net)(:\d+)?",
+    re.IGNORECASE,
+)
+_FILE_HOST = re.compile(r"[a-z0-9]{3,24}\.file\.", re.IGNORECASE)
+_ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
+_TOKEN = re.compile(r"/(?:[^/]+/)?(oauth2/token|oauth2/v2\.0/token)/?", re.IGNORECASE)
+_CONFIGURATION = re.compile(r"/([^/]+)/v2\.0/\.well-known/openid-configuration", re.IGNORECASE)
+_LARGEST = 4 * 1024 * 1024
+# A scheduler that is done this soon spares the client a second look.
+_PATIENCE, _STEP = 0.4, 0.02
+
+
+def handlers(description: Description) -> dict[str, Handler]:
+    """Returns what acts for each operation of the description."""
+    return {
+        "Operations_List": partial(batchai.list_operations, description),
+        "Usages_List": batchai.list_usages,
+        "Workspaces_List": batchai.list_workspaces,
+        "Workspaces_ListByResourceGroup": partial(batchai.list_children, "workspaces"),
+        "Workspaces_Create": batchai.create_workspace,
+        "Workspaces_Update": batchai.update_workspace,
+        "Workspaces_Delete": partial(batchai.delete, "workspaces"),
+        "Workspaces_Get": partial(batchai.get, "workspaces"),
+        "Experiments_ListByWorkspace": partial(batchai.list_children, "experiments"),
+        "Experiments_Create": batchai.create_experiment,
+        "Experiments_Delete": partial(batchai.delete, "experiments"),
+        "Experiments_Get": partial(batchai.get, "experiments"),
+        "Jobs_ListByExperiment": partial(batchai.list_children, "jobs"),
+        "Jobs_Create": jobs.create,
+        "Jobs_Delete": partial(batchai.delete, "jobs"),
+        "Jobs_Get": partial(batchai.get, "jobs"),
+        "Jobs_ListOutputFiles": outputs.list_files,
+        "Jobs_ListRemoteLoginInformation": jobs.list_logins,
+        "Jobs_Terminate": jobs.terminate,
+        "FileServers_Create": fileservers.create,
+        "FileServers_Delete": fileservers.delete,
+        "FileServers_Get": partial(batchai.get, "fileServers"),
+        "FileServers_ListByWorkspace": partial(batchai.list_children, "fileServers"),
+        "Clusters_Create": clusters.create,
+        "Clusters_Update": clusters.update,
+        "Clusters_Delete": partial(batchai.delete, "clusters"),
+        "Clusters_Get": partial(batchai.get, "clusters"),
+        "Clusters_ListByWorkspace": partial(batchai.list_children, "clusters"),
+        "Clusters_ListRemoteLoginInformation": clusters.list_logins,
+    }
+
+
+def build(
+    store: Store,
+    root: Path,
+    token: str,
+    wake: Callable[[], None],
+    files: FileService,
+    now: Callable[[], float] = time.time,
+    touch: Callable[[], None] = lambda: None,
+) -> App:
+    """Returns the application.
+
+    Args:
+        store: all state.
+        root: the service's folder.
+        token: the secret that opens it.
+        wake: tells the scheduler that there is something new.
+        files: the file service.
+        now: the clock, seconds since 1970.
+        touch: is told of each request, for who ends an idle service.
+    """
+    return App(Here(store, root, files, wake, now), tokens.Tokens(token, now), Description.published(), touch)
+
+
+class App:
+    """The ASGI application of the control plane; hands the file service its own requests."""
+
+    def __init__(self, here: Here, bearer: tokens.Tokens, description: Description, touch: Callable[[], None]) -> None:
+        self._here, self._bearer, self._description, self._touch = here, bearer, description, touch
+        self._handlers = handlers(description)
+        self._arm: Routes[Handler] = Routes()
+        for route in (*arm.ROUTES, *accounts.ROUTES):
+            self._arm.add(*route)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answers one request."""
+        if scope["type"] != "http":
+            return
+        self._touch()
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        host = headers.get("host", "")
+        if _HOSTS.fullmatch(host) and _for_files(host, scope):
+            await self._here.files(scope, receive, send)
+            return
+        request_id = str(uuid.uuid4())
+        answer = await self._answer(Request(scope, receive), headers, host, request_id)
+        await _render(answer, request_id, scope["method"] == "HEAD")(scope, receive, send)
+
+    async def _answer(self, request: Request, headers: Mapping[str, str], host: str, request_id: str) -> Answer:
+        started, path = time.perf_counter(), request.scope["raw_path"].decode("latin-1")
+        try:
+            answer = await self._act(request, headers, host, path)
+        except ServiceError as error:
+            answer = _refusal(error)
+        except ClientDisconnect:
+            return Answer(400)
+        except Exception:
+            log.exception("%s %s failed; request %s", request.method, path, request_id)
+            text = f"The service failed on this request; its log tells more under {request_id}."
+            answer = Answer(500, {"error": {"code": "InternalServerError", "message": text}})
+        if request.method != "GET" or answer.status >= 400:
+            took = 1000 * (time.perf_counter() - started)
+            log.info("%s %s %d %.1f ms %s", request.method, path, answer.status, took, request_id)
+        return answer
+
+    async def _act(self, request: Request, headers: Mapping[str, str], host: str, path: str) -> Answer:
+        if not _HOSTS.fullmatch(host):
+            raise NotAllowed(f"This service does not answer for the host '{host}'.", status=403, code="HostNotAllowed")
+        base = f"{_scheme(request, headers)}://{host}"
+        public = await self._public(request, path, base)
+        if public is not None:
+            return public
+        self._authenticate(headers)
+        query = _query(request)
+        body = await _body(request, headers)
+        act = self._prepare(request.method, path, query, body, base)
+        answer = act()
+        return answer if answer.later is None else await _settle(answer)
+
+    async def _public(self, request: Request, path: str, base: str) -> Answer | None:
+        """Answers what needs no token: how to get one."""
+        grant, configuration = _TOKEN.fullmatch(path), _CONFIGURATION.fullmatch(path)
+        if request.method == "POST" and grant:
+            version = 2 if "v2.0" in grant.group(1).lower() else 1
+            return tokens.grant(self._bearer, await _body(request, {}), version)
+        if request.method == "GET" and configuration:
+            return tokens.configuration(base, configuration.group(1))
+        if request.method == "GET" and path.lower().rstrip("/") == "/metadata/endpoints":
+            return Answer(200, _endpoints(base))
+        return None
+
+    def _authenticate(self, headers: Mapping[str, str]) -> None:
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not self._bearer.accepts(token.strip()):
+            raise NotAllowed(
+                "This request has no valid token: send the content of the service's file 'token' as bearer token.",
+                status=401,
+                code="AuthenticationFailed",
+            )
+
+    def _prepare(self, method: str, path: str, query: dict[str, str], body: bytes, base: str) -> Callable[[], Answer]:
+        """Returns the checked request as something to call."""
+        parts = [part.lower() for part in segments(path)]
+        if "microsoft.batchai" in parts and not {"operations", "operationresults"} & set(parts[4:]):
+            return self._prepare_batchai(method, path, query, body, base)
+        match = self._arm.match(method, path)
+        _check_subscription(match.names.get("subscription"))
+        if "api-version" not in query:
+            raise _version_missing()
+        ask = Ask(method, path, match.names, query, read_json(body), base)
+        return partial(match.target, self._here, ask)
+
+    def _prepare_batchai(
+        self, method: str, path: str, query: dict[str, str], body: bytes, base: str
+    ) -> Callable[[], Answer]:
+        match = self._match(method, path, query)
+        operation = match.target
+        _check_subscription(match.names.get("subscriptionId"))
+        _check_version(query)
+        self._description.check_names(operation, match.names)
+        query = self._description.read_query(operation, query)
+        value, unknown = self._description.read_body(operation, read_json(body))
+        warnings = tuple(f"{at} is no field of API version {VERSION} and has no effect." for at in unknown)
+        return partial(
+            self._handlers[operation.id], self._here, Ask(method, path, match.names, query, value, base, warnings)
+        )
+
+    def _match(self, method: str, path: str, query: Mapping[str, str]) -> Match[Operation]:
+        if method == "GET" and paging.TOKEN in query:
+            # Clients follow nextLink with GET, also where the first page was asked for with POST.
+            for tried in ("GET", "POST"):
+                try:
+                    return self._description.match(tried, path)
+                except Refused:
+                    continue
+        return self._description.match(method, path)
+
+
+def _for_files(host: str, scope: Mapping[str, Any]) -> bool:
+    if _FILE_HOST.match(host):
+        return True
+    first = scope["raw_path"].decode("latin-1").lstrip("/").partition("/")[0]
+    if not _ACCOUNT.fullmatch(first) or first in accounts.RESERVED:
+        return False
+    return not (scope["method"] == "POST" and _TOKEN.fullmatch(scope["raw_path"].decode("latin-1")))
+
+
+def _scheme(request: Request, headers: Mapping[str, str]) -> str:
+    forwarded = headers.get("x-forwarded-proto", "").lower()
+    return forwarded if forwarded in ("http", "https") else str(request.scope["scheme"])
+
+
+def _query(request: Request) -> dict[str, str]:
+    try:
+        text = request.scope["query_string"].decode("ascii")
+        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=100)
+    except ValueError as error:
+        raise Refused("The query is not UTF-8, or too long.", status=400, code="InvalidRequestUri") from error
+    return {name.lower(): value for name, value in pairs}
+
+
+async def _body(request: Request, headers: Mapping[str, str]) -> bytes:
+    if request.method in ("GET", "HEAD"):
+        return b""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > _LARGEST:
+            raise Refused(f"The body has more than {_LARGEST} bytes.", status=413, code="RequestContentTooLarge")
+    return body
+
+
+async def _settle(answer: Answer) -> Answer:
+    """Waits a moment for the scheduler to do what was asked."""
+    for _ in range(round(_PATIENCE / _STEP)):
+        done = answer.later() if answer.later else None
+        if done:
+            return done
+        await asyncio.sleep(_STEP)
+    return answer
+
+
+def _check_subscription(subscription: str | None) -> None:
+    if subscription is not None and subscription.lower() != SUBSCRIPTION:
+        raise NotFound(
+            f"The subscription '{subscription}' could not be found; the only one here is {SUBSCRIPTION}.",
+            status=404,
+            code="SubscriptionNotFound",
+        )
+
+
+def _check_version(query: Mapping[str, str]) -> None:
+    if "api-version" not in query:
+        raise _version_missing()
+    if query["api-version"] != VERSION:
+        raise Refused(
+            f"The api-version '{query['api-version']}' is not supported for Microsoft.BatchAI; {VERSION} is.",
+            status=400,
+            code="InvalidApiVersionParameter",
+        )
+
+
+def _version_missing() -> Refused:
+    return Refused("The query has no api-version.", status=400, code="MissingApiVersionParameter")
+
+
+def _endpoints(base: str) -> dict[str, Any]:
+    return {
+        "galleryEndpoint": base,
+        "graphEndpoint": base,
+        "portalEndpoint": base,
+        "authentication": {"loginEndpoint": f"{base}/adfs", "audiences": ["https://management.core.windows.net/"]},
+    }
+
+
+def _refusal(error: ServiceError) -> Answer:
+    body: dict[str, Any] = {"code": error.code, "message": str(error)}
+    if error.target:
+        body["target"] = error.target
+    if error.details:
+        body["details"] = list(error.details)
+    return Answer(error.status or 400, {"error": body})
+
+
+def _render(answer: Answer, request_id: str, head: bool) -> Response:
+    content = b"" if answer.body is None or head else json.dumps(answer.body).encode()
+    response = Response(content, answer.status, {**answer.headers, "x-ms-request-id": request_id})
+    if content:
+        response.headers["Content-Type"] = "application/json; charset=utf-8"
+    return response

@@ -1,0 +1,159 @@
+"""The service as a process: one for each root, found by its files, ended when nothing needs it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from batchhvd._version import __version__
+from batchhvd.service.exchange import text_of
+
+log = logging.getLogger("batchhvd.service")
+
+
+@contextlib.contextmanager
+def lock(root: Path) -> Iterator[bool]:
+    """Holds a root for this process; gives False where another one holds it."""
+    root.mkdir(parents=True, exist_ok=True)
+    with open(root / "lock", "w", encoding="ascii") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+
+
+def token(root: Path) -> str:
+    """Returns the root's token, made on first use and readable by its owner only."""
+    path = root / "token"
+    if not path.exists():
+        write(path, secrets.token_urlsafe(32), 0o600)
+    return path.read_text(encoding="ascii").strip()
+
+
+def write(path: Path, text: str, mode: int = 0o644) -> None:
+    """Writes a file that others see whole or not at all."""
+    scratch = path.with_name(f".{path.name}.new")
+    with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w", encoding="utf-8") as file:
+        file.write(text)
+    scratch.replace(path)
+
+
+def log_to(path: Path) -> None:
+    """Sends the service's log to a file of limited size."""
+    handler = RotatingFileHandler(path, maxBytes=5_000_000, backupCount=1, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    for name in ("batchhvd", "uvicorn.error"):
+        logger = logging.getLogger(name)
+        logger.setLevel(logging.INFO)
+        logger.addHandler(handler)
+        logger.propagate = False
+
+
+def listen(port: int) -> socket.socket:
+    """Returns a listening socket on the loopback interface; port 0 takes a free one."""
+    listener = socket.create_server(("127.0.0.1", port), backlog=512)
+    listener.setblocking(False)
+    return listener
+
+
+def url(listener: socket.socket, scheme: str = "http") -> str:
+    """Returns the URL of a listening socket."""
+    return f"{scheme}://127.0.0.1:{listener.getsockname()[1]}"
+
+
+class Server(uvicorn.Server):  # type: ignore[misc]  # mypy is told to skip uvicorn
+    """An HTTP server that leaves signals to the process and says when it is ready."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leaves signals alone: one process may run several servers."""
+        yield
+
+
+def server(app: Any, **options: Any) -> Server:
+    """Returns a server for an application."""
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        # Longer than clients keep a connection for their next request: who closes first must not be the service.
+        timeout_keep_alive=120,
+        timeout_graceful_shutdown=3,
+        **options,
+    )
+    return Server(config)
+
+
+class Activity:
+    """Knows when the service was last needed."""
+
+    def __init__(self, busy: Callable[[], bool], now: Callable[[], float] = time.monotonic) -> None:
+        self._busy, self._now = busy, now
+        self._last = now()
+
+    def touch(self) -> None:
+        """Notes that the service is needed now."""
+        self._last = self._now()
+
+    def idle(self) -> float:
+        """Returns for how many seconds nothing needed the service."""
+        if self._busy():
+            self.touch()
+        return self._now() - self._last
+
+
+def announce(root: Path, endpoint: str, engine: str) -> None:
+    """Writes the files that clients find the service by; the endpoint last, because it means ready."""
+    about = {"pid": os.getpid(), "started": text_of(time.time()), "version": __version__, "engine": engine}
+    write(root / "service.json", json.dumps(about) + "\n")
+    write(root / "endpoint", endpoint + "\n")
+
+
+async def serve(
+    servers: Sequence[tuple[Server, socket.socket]], ready: Callable[[], None], ended: Callable[[], bool]
+) -> None:
+    """Runs servers until ``ended`` says so; ``ready`` is called when all of them answer."""
+    running = [asyncio.ensure_future(one.serve(sockets=[listener])) for one, listener in servers]
+    while not all(one.started for one, _ in servers) and not any(task.done() for task in running):
+        await asyncio.sleep(0.01)
+    ready()
+    while not ended() and not any(task.done() for task in running):
+        await asyncio.sleep(0.1)
+    for one, _ in servers:
+        one.should_exit = True
+    await asyncio.gather(*running)
+
+
+def schedule(
+    tick: Callable[[], None], wake: threading.Event, stop: threading.Event, active: Callable[[], bool]
+) -> None:
+    """Calls the scheduler again and again: at once when woken, ten times a second while something moves."""
+    while not stop.is_set():
+        wake.clear()
+        try:
+            tick()
+        except Exception:
+            # The next tick may well succeed; a scheduler that is gone never would.
+            log.exception("the scheduler failed; it goes on")
+        wake.wait(0.1 if active() else 0.5)

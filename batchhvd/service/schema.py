@@ -1,0 +1,215 @@
+"""Reads a value by a schema of the published description (Swagger 2.0): required fields, types, enums, defaults.
+
+No client checks what it sends, so this is where a wrong field is met. All problems are collected, each with the JSON
+pointer (RFC 6901) of its field.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from attrs import Factory, frozen
+
+from batchhvd.errors import Refused
+
+Schema = Mapping[str, Any]
+_RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
+
+
+@frozen
+class Problem:
+    """One field that is wrong: its JSON pointer and what is wrong with it."""
+
+    pointer: str
+    text: str
+
+
+@frozen
+class Reader:
+    """Reads values by schemas.
+
+    Attributes:
+        resolve: follows a ``$ref``.
+        problems: what was wrong, in the order it was met.
+        unknown: pointers of the fields that the schema does not have.
+    """
+
+    resolve: Callable[[Schema], Schema]
+    problems: list[Problem] = Factory(list)
+    unknown: list[str] = Factory(list)
+
+    def read(self, schema: Schema, value: Any, pointer: str = "") -> Any:
+        """Returns the value as the schema has it: unknown fields and nulls dropped, defaults filled in."""
+        schema = self.resolve(schema)
+        kind = schema.get("type") or ("object" if "properties" in schema else "")
+        read = _READERS.get(kind)
+        return read(self, schema, value, pointer) if read else value
+
+    def complain(self, pointer: str, text: str) -> None:
+        """Notes a problem."""
+        self.problems.append(Problem(pointer, text))
+
+    def _object(self, schema: Schema, value: Any, pointer: str) -> Any:
+        if not isinstance(value, dict):
+            return self.complain(pointer, f"must be an object, not {_kind(value)}")
+        properties = schema.get("properties", {})
+        result = {}
+        for name, part in value.items():
+            at = f"{pointer}/{escape(name)}"
+            if name in properties:
+                if part is not None:
+                    result[name] = self.read(properties[name], part, at)
+            elif "additionalProperties" in schema:
+                result[name] = self.read(schema["additionalProperties"], part, at)
+            elif not (name == "$schema" and not pointer):
+                self.unknown.append(at)
+        self._complete(schema, result, pointer)
+        return result
+
+    def _complete(self, schema: Schema, result: dict[str, Any], pointer: str) -> None:
+        for name in needed(schema, self.resolve):
+            if name not in result:
+                self.complain(f"{pointer}/{escape(name)}", "is missing")
+        for name, part in schema.get("properties", {}).items():
+            default = default_of(part)
+            if default is not None and name not in result:
+                result[name] = default
+
+    def _array(self, schema: Schema, value: Any, pointer: str) -> Any:
+        if not isinstance(value, list):
+            return self.complain(pointer, f"must be a list, not {_kind(value)}")
+        return [self.read(schema["items"], part, f"{pointer}/{index}") for index, part in enumerate(value)]
+
+    def _integer(self, schema: Schema, value: Any, pointer: str) -> Any:
+        if not isinstance(value, int) or isinstance(value, bool):
+            return self.complain(pointer, f"must be a whole number, not {_kind(value)}")
+        low, high = _RANGES[schema.get("format", "int64")]
+        low, high = max(low, schema.get("minimum", low)), min(high, schema.get("maximum", high))
+        if not low <= value <= high:
+            self.complain(pointer, f"must be from {low} to {high}, not {value}")
+        return value
+
+    def _string(self, schema: Schema, value: Any, pointer: str) -> Any:
+        if not isinstance(value, str):
+            return self.complain(pointer, f"must be text, not {_kind(value)}")
+        if "enum" in schema:
+            return self._choice(schema["enum"], value, pointer)
+        if schema.get("format") == "duration":
+            return self._duration(value, pointer)
+        if len(value) < schema.get("minLength", 0) or len(value) > schema.get("maxLength", len(value)):
+            self.complain(pointer, f"must have {schema.get('minLength', 0)} to {schema['maxLength']} characters")
+        # ASCII: the description says "alphanumeric", and only ASCII has one way to write a letter in lower case.
+        if "pattern" in schema and not re.fullmatch(schema["pattern"].strip("^$"), value, re.ASCII):
+            self.complain(pointer, f"must match {schema['pattern']}")
+        return value
+
+    def _choice(self, choices: list[str], value: str, pointer: str) -> Any:
+        for choice in choices:
+            if choice.lower() == value.lower():
+                return choice
+        return self.complain(pointer, f"must be one of {', '.join(choices)}")
+
+    def _duration(self, value: str, pointer: str) -> Any:
+        length = duration(value)
+        if length is None or length <= timedelta(0):
+            return self.complain(pointer, "must be a duration above zero such as PT2H or P7D")
+        return duration_text(length)
+
+
+_READERS: dict[str, Callable[[Reader, Schema, Any, str], Any]] = {
+    "object": Reader._object,
+    "array": Reader._array,
+    "integer": Reader._integer,
+    "string": Reader._string,
+}
+
+
+def needed(schema: Schema, resolve: Callable[[Schema], Schema]) -> list[str]:
+    """Returns the names of an object's required fields.
+
+    The description does not mark ``properties`` as required even where fields inside it are; then it is.
+    """
+    names = list(schema.get("required", ()))
+    inner = schema.get("properties", {}).get("properties")
+    if inner is not None and "properties" not in names and resolve(inner).get("required"):
+        names.append("properties")
+    return names
+
+
+def default_of(schema: Schema) -> Any:
+    """Returns a field's default, None where it has none; durations in ISO 8601, which is what clients read."""
+    default = schema.get("default")
+    if default is not None and schema.get("format") == "duration":
+        length = duration(default)
+        return None if length is None else duration_text(length)
+    return default
+
+
+_ISO = re.compile(r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
+_CLOCK = re.compile(r"(?:(\d+)\.)?(\d+):(\d+):(\d+(?:\.\d+)?)")
+
+
+def duration(text: str) -> timedelta | None:
+    """Returns the length of ``P7DT1H2M3S`` or of the description's own ``7.00:00:00``; None where it is neither."""
+    iso, clock = _ISO.fullmatch(text), _CLOCK.fullmatch(text)
+    if iso is not None and any(iso.groups()):
+        weeks, days, hours, minutes, seconds = (float(part or 0) for part in iso.groups())
+    elif clock is not None:
+        weeks = 0.0
+        days, hours, minutes, seconds = (float(part or 0) for part in clock.groups())
+    else:
+        return None
+    try:
+        return timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
+    except OverflowError:
+        return None
+
+
+def duration_text(length: timedelta) -> str:
+    """Returns a duration in ISO 8601, such as ``P7D`` or ``PT1H2.5S``."""
+    hours, rest = divmod(length.seconds, 3600)
+    minutes, seconds = divmod(rest + length.microseconds / 1e6, 60)
+    date = f"{length.days}D" if length.days else ""
+    parts = ((hours, "H"), (int(minutes), "M"), (round(seconds, 6), "S"))
+    time = "".join(f"{value:g}{unit}" for value, unit in parts if value)
+    return f"P{date}" + (f"T{time}" if time else "")
+
+
+def escape(name: str) -> str:
+    """Returns a name as one token of a JSON pointer."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def refuse(problems: list[Problem]) -> None:
+    """Raises for the first problem, with all of them as details; does nothing where there are none.
+
+    Raises:
+        Refused: 400, the target is the JSON pointer of the first wrong field.
+    """
+    if not problems:
+        return
+    details = [{"code": "InvalidField", "message": f"{p.pointer} {p.text}.", "target": p.pointer} for p in problems]
+    more = f" ({len(problems) - 1} more in the details)" if len(problems) > 1 else ""
+    first = problems[0]
+    raise Refused(
+        f"{first.pointer or 'The body'} {first.text}{more}.",
+        status=400,
+        code="InvalidField",
+        target=first.pointer,
+        details=details,
+    )
+
+
+def _kind(value: Any) -> str:
+    names = {
+        dict: "an object",
+        list: "a list",
+        str: "text",
+        bool: "true or false",
+        float: "a fraction",
+        int: "a number",
+    }
+    return names.get(type(value), "null")
