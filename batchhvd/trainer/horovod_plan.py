@@ -1,0 +1,216 @@
+"""What a build of Horovod depends on: the plan that names the wheel, and what the machine lacks for it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterable, Mapping
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+from attrs import frozen
+
+from batchhvd.errors import HorovodMissing
+from batchhvd.trainer.horovod_source import VERSION, fingerprint
+
+#: Keras backends that Horovod serves, by the name of the module.
+BACKENDS = ("tensorflow", "torch")
+#: Headers that TensorFlow's wheel uses and does not hold, and Debian's packages of them.
+_TENSORFLOW_HEADERS = {"highwayhash/": "libhighwayhash-dev", "farmhash.h": "libfarmhash-dev"}
+_PROBE = '#include "tensorflow/core/framework/op.h"\n#include "tensorflow/core/framework/op_kernel.h"\n'
+
+
+@frozen
+class Plan:
+    """Everything that decides what is built.
+
+    Attributes:
+        frameworks: version by module name, of those in `BACKENDS`.
+        python: the tag of the interpreter's binary interface, such as "cpython-311-x86_64-linux-gnu".
+        compiler: name and version, "" where there is none.
+        mpi: the MPI compiler's path, "" for gloo only.
+        nccl: NCCL's folder and version for GPUs, "" without.
+    """
+
+    frameworks: Mapping[str, str]
+    python: str
+    compiler: str
+    mpi: str = ""
+    nccl: str = ""
+
+    @property
+    def key(self) -> str:
+        """The name of the wheel's folder in the cache: readable, and different whenever the wheel would be."""
+        parts = [VERSION, *(f"{name}{version}" for name, version in self.frameworks.items()), self.python]
+        parts += [self.compiler.replace(" ", ""), "gloo", *(["mpi"] if self.mpi else []), self.nccl.split(" ")[-1]]
+        return "-".join(part for part in parts if part) + f"-{self.digest}"
+
+    @property
+    def digest(self) -> str:
+        """Eight hex digits of everything in the plan and of the changed source."""
+        text = repr((sorted(self.frameworks.items()), self.python, self.compiler, self.mpi, self.nccl, fingerprint()))
+        return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+    @property
+    def version(self) -> str:
+        """The version that the wheel carries, with the digest as its local part."""
+        return f"{VERSION}+batchhvd.{self.digest}"
+
+
+def plan(backends: Iterable[str] = (), *, mpi: bool = False, nccl: bool | None = None) -> Plan:
+    """Finds out what would be built here.
+
+    Args:
+        backends: of `BACKENDS`; empty means every one that is installed.
+        mpi: build for MPI too.
+        nccl: build for GPUs; None means where there is a GPU, its compiler and NCCL.
+
+    Raises:
+        HorovodMissing: a backend, MPI or NCCL was asked for and is not installed.
+    """
+    wanted = tuple(backends)
+    frameworks = {name: version for name in BACKENDS if (version := framework_version(name))}
+    absent = [name for name in wanted if name not in frameworks]
+    if absent or not frameworks:
+        names = " ".join(absent) or "tensorflow"
+        raise HorovodMissing(
+            f"Horovod is built for a framework, and {names} is not installed in {sys.prefix}",
+            found=", ".join(frameworks) or "no framework",
+            remedy=f"{sys.executable} -m pip install {names}",
+        )
+    chosen = {name: version for name, version in frameworks.items() if not wanted or name in wanted}
+    return Plan(
+        chosen,
+        str(sysconfig.get_config_var("SOABI") or f"{sys.implementation.cache_tag}-{platform.machine()}"),
+        _compiler(),
+        _mpi() if mpi else "",
+        _nccl(nccl),
+    )
+
+
+def framework_version(module: str) -> str:
+    """Returns the version of an installed framework without importing it, "" where there is none."""
+    if find_spec(module) is None:
+        return ""
+    for name in {"tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow-rocm")}.get(module, (module,)):
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    names = metadata.packages_distributions().get(module, [])
+    return metadata.version(names[0]) if names else ""
+
+
+def _compiler() -> str:
+    program = shutil.which(os.environ.get("CXX", "g++"))
+    if not program:
+        return ""
+    version = _output([program, "-dumpfullversion", "-dumpversion"]).strip()
+    return f"{Path(program).name} {version}"
+
+
+def _mpi() -> str:
+    program = shutil.which("mpicxx")
+    if not program:
+        raise HorovodMissing("--mpi needs an MPI with its compiler mpicxx", remedy=_command(["libopenmpi-dev"]))
+    return program
+
+
+def _nccl(wanted: bool | None) -> str:
+    """Returns NCCL's folder and version, or "" where it is not to be used."""
+    if wanted is False or (wanted is None and not _has_gpu()):
+        return ""
+    folder = next(iter(Path(sysconfig.get_path("purelib")).glob("nvidia/nccl")), None)
+    problem = "no CUDA compiler nvcc" if not _nvcc() else "no package nvidia-nccl" if not folder else ""
+    if problem and wanted:
+        raise HorovodMissing(
+            f"--nccl was asked for, and there is {problem}",
+            found=problem,
+            remedy="install the CUDA toolkit, and a PyTorch for CUDA, which brings NCCL",
+        )
+    return "" if problem else f"{folder} {_nccl_version()}"
+
+
+def _has_gpu() -> bool:
+    return bool(shutil.which("nvidia-smi")) and "GPU 0" in _output(["nvidia-smi", "-L"])
+
+
+def _nvcc() -> str:
+    home = os.environ.get("HOROVOD_CUDA_HOME") or os.environ.get("CUDA_HOME") or "/usr/local/cuda"
+    return shutil.which("nvcc") or shutil.which("nvcc", path=f"{home}/bin") or ""
+
+
+def _nccl_version() -> str:
+    names = metadata.packages_distributions().get("nvidia", [])
+    found = sorted(f"{name.lower()}{metadata.version(name)}" for name in names if "nccl" in name.lower())
+    return found[0] if found else "nccl"
+
+
+def _output(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+@frozen
+class Lack:
+    """Something that the build needs and the machine does not have.
+
+    Attributes:
+        what: in words.
+        package: Debian's package of it.
+    """
+
+    what: str
+    package: str
+
+
+def lacks(wanted: Plan) -> list[Lack]:
+    """Lists what is missing on this machine to build a plan."""
+    found = [
+        Lack(what, package)
+        for program, what, package in (
+            (os.environ.get("CXX", "g++"), "a C++ compiler", "g++"),
+            (os.environ.get("HOROVOD_CMAKE", "cmake"), "cmake", "cmake"),
+            ("make", "make", "make"),
+        )
+        if not shutil.which(program)
+    ]
+    python = f"python{sys.version_info.major}.{sys.version_info.minor}-dev"
+    if "torch" in wanted.frameworks and not Path(sysconfig.get_paths()["include"], "Python.h").exists():
+        found.append(Lack("Python.h", python))
+    if "tensorflow" in wanted.frameworks and wanted.compiler:
+        found += _missing_headers()
+    return found
+
+
+def _missing_headers() -> list[Lack]:
+    """Asks the preprocessor which headers TensorFlow's own headers look for in vain."""
+    spec = find_spec("tensorflow")
+    folders = list(spec.submodule_search_locations or []) if spec else []
+    command = [os.environ.get("CXX", "g++"), "-std=c++17", "-M", "-MG", "-x", "c++", "-"]
+    command += [f"-I{folder}/include" for folder in folders]
+    done = subprocess.run(command, input=_PROBE, capture_output=True, text=True, check=False)
+    names = done.stdout.replace("\\\n", " ").split()
+    return [
+        Lack(header.rstrip("/") + " (headers)", package)
+        for header, package in _TENSORFLOW_HEADERS.items()
+        if any(name.startswith(header) for name in names)
+    ]
+
+
+def _command(packages: Iterable[str]) -> str:
+    return "apt-get update && apt-get install -y --no-install-recommends " + " ".join(packages)
+
+
+def supply(missing: list[Lack]) -> str:
+    """Returns the command that installs what is missing."""
+    return (
+        ("" if os.geteuid() == 0 else "sudo sh -c '")
+        + _command(lack.package for lack in missing)
+        + ("" if os.geteuid() == 0 else "'")
+    )

@@ -1,0 +1,278 @@
+"""Ranks on this machine: start N processes that Horovod sees as ranks of one job, and end them together.
+
+The nodes of a job have a runner of their own; this is for what the trainer does by itself: the proof after
+building, the parity certificate, measurements. Nothing but the standard library is imported.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from attrs import field, frozen
+
+from batchhvd.errors import EngineError
+
+_GRACE = 3.0
+_PAUSE = 0.05
+
+
+class Rendezvous(ThreadingHTTPServer):
+    """The place where gloo's ranks find one another: a key-value server on loopback.
+
+    It answers ``PUT``, ``GET`` and ``DELETE`` of ``/scope/key``. A scope is forgotten once every key in it was
+    deleted, so that ranks that shut Horovod down and start it again do not read old addresses.
+
+    Source: horovod/common/gloo/http_store.cc of Horovod 0.28.1, which is the client.
+    """
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.lock = threading.Lock()
+        self.scopes: dict[str, dict[str, bytes]] = {}
+        self.left: dict[str, set[str]] = {}
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return int(self.server_address[1])
+
+    def put(self, scope: str, key: str, value: bytes) -> None:
+        """Keeps a value."""
+        with self.lock:
+            self.scopes.setdefault(scope, {})[key] = value
+
+    def get(self, scope: str, key: str) -> bytes | None:
+        """Returns the value, or None where there is none yet."""
+        with self.lock:
+            return self.scopes.get(scope, {}).get(key)
+
+    def leave(self, scope: str, key: str) -> None:
+        """Notes that a rank needs the scope no more."""
+        with self.lock:
+            left = self.left.setdefault(scope, set())
+            left.add(key)
+            if left >= self.scopes.get(scope, {}).keys():
+                self.scopes.pop(scope, None)
+                self.left.pop(scope)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Rendezvous
+    timeout = 10
+
+    def do_GET(self) -> None:
+        value = self.server.get(*self._place())
+        self._answer(404 if value is None else 200, value or b"")
+
+    def do_PUT(self) -> None:
+        self.server.put(*self._place(), self.rfile.read(int(self.headers["Content-Length"])))
+        self._answer(200)
+
+    def do_DELETE(self) -> None:
+        self.server.leave(*self._place())
+        self._answer(200)
+
+    def _place(self) -> tuple[str, str]:
+        scope, _, key = self.path.lstrip("/").partition("/")
+        return scope, key
+
+    def _answer(self, status: int, body: bytes = b"") -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Says nothing: a rank asks a hundred times a second until the last one has come."""
+
+
+@contextmanager
+def rendezvous() -> Iterator[Rendezvous]:
+    """Serves a meeting place on loopback while the block runs."""
+    with Rendezvous() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def environment(rank: int, size: int, port: int, *, nodes: int = 1) -> dict[str, str]:
+    """Returns the variables that tell a process which rank it is.
+
+    Args:
+        rank: from 0.
+        size: ranks in all, a multiple of ``nodes``.
+        port: the port of the meeting place on loopback.
+        nodes: how many nodes to pretend; the ranks are dealt to them in blocks.
+
+    Source: horovod/runner/gloo_run.py of Horovod 0.28.1.
+    """
+    local = size // nodes
+    loopback = next((name for _, name in socket.if_nameindex() if name.startswith("lo")), "lo")
+    return {
+        "HOROVOD_RANK": str(rank),
+        "HOROVOD_SIZE": str(size),
+        "HOROVOD_LOCAL_RANK": str(rank % local),
+        "HOROVOD_LOCAL_SIZE": str(local),
+        "HOROVOD_CROSS_RANK": str(rank // local),
+        "HOROVOD_CROSS_SIZE": str(nodes),
+        "HOROVOD_HOSTNAME": f"node{rank // local}",
+        "HOROVOD_CONTROLLER": "gloo",
+        "HOROVOD_CPU_OPERATIONS": "gloo",
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1",
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
+        "HOROVOD_GLOO_IFACE": loopback,
+    }
+
+
+@frozen
+class Outcome:
+    """How one rank ended.
+
+    Attributes:
+        rank: from 0.
+        exit_code: the shell's code: 128 + n for signal n.
+        output: what it wrote to both streams.
+    """
+
+    rank: int
+    exit_code: int
+    output: str = field(repr=False)
+
+
+def run(
+    command: Sequence[str],
+    size: int,
+    *,
+    variables: Mapping[str, str] | None = None,
+    nodes: int = 1,
+    timeout: float = 600.0,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> list[Outcome]:
+    """Runs a command once for each rank and returns how the ranks ended, in their order.
+
+    When a rank fails, or the time is over, the others are ended: SIGTERM to their process groups, SIGKILL three
+    seconds later.
+
+    Args:
+        command: the same for all ranks.
+        size: how many ranks. With one rank no meeting place and no variables are given.
+        variables: more environment variables; an empty value takes a variable away.
+        nodes: how many nodes to pretend.
+        timeout: seconds.
+        clock: monotonic time in seconds.
+        sleep: waits so many seconds.
+
+    Raises:
+        EngineError: the time is over; ``output`` has the ends of all ranks' outputs.
+    """
+    with TemporaryDirectory(prefix="batchhvd-ranks-") as folder, rendezvous() as server:
+        logs = [Path(folder) / f"{rank}.log" for rank in range(size)]
+        ranks = [
+            _start(command, log, _variables(rank, size, server.port, nodes, variables or {}))
+            for rank, log in enumerate(logs)
+        ]
+        try:
+            late = _wait(ranks, clock() + timeout, clock, sleep)
+        finally:
+            _end(ranks, clock, sleep)
+        outputs = [log.read_text(errors="replace") for log in logs]
+    if late:
+        raise _too_late(command, timeout, outputs)
+    return [
+        Outcome(rank, _code(process.returncode), text)
+        for rank, (process, text) in enumerate(zip(ranks, outputs, strict=True))
+    ]
+
+
+def _variables(rank: int, size: int, port: int, nodes: int, more: Mapping[str, str]) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
+    place = environment(rank, size, port, nodes=nodes) if size > 1 else {}
+    return {name: value for name, value in {**inherited, **place, **more}.items() if value != ""}
+
+
+def _start(command: Sequence[str], log: Path, variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    with log.open("wb") as stream:
+        return subprocess.Popen(
+            list(command),
+            env=dict(variables),
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def _wait(
+    ranks: Sequence[subprocess.Popen[bytes]],
+    deadline: float,
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+) -> bool:
+    """Waits until all have ended or one has failed; True when the time was over first."""
+    while clock() < deadline:
+        codes = [process.poll() for process in ranks]
+        if all(code == 0 for code in codes) or any(code not in (0, None) for code in codes):
+            return False
+        sleep(_PAUSE)
+    return True
+
+
+def _end(ranks: Sequence[subprocess.Popen[bytes]], clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
+    for process in ranks:
+        _signal(process, signal.SIGTERM)
+    deadline = clock() + _GRACE
+    while clock() < deadline and any(process.poll() is None for process in ranks):
+        sleep(_PAUSE)
+    for process in ranks:
+        _signal(process, signal.SIGKILL)
+        process.wait()
+
+
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, number)
+
+
+def _code(returncode: int) -> int:
+    return returncode if returncode >= 0 else 128 - returncode
+
+
+def _too_late(command: Sequence[str], timeout: float, outputs: Sequence[str]) -> EngineError:
+    tails = "\n".join(f"rank {rank}: {tail(text)}" for rank, text in enumerate(outputs))
+    return EngineError(
+        f"The ranks of {command[-1]} had not ended after {timeout:.0f} s and were stopped; look at their last lines: "
+        f"{tails}",
+        engine="ranks",
+        command=" ".join(command),
+        output=tails,
+    )
+
+
+def tail(text: str, lines: int = 20) -> str:
+    """Returns the last lines of a rank's output."""
+    return "\n".join(text.rstrip().splitlines()[-lines:])
+
+
+def python(*arguments: str) -> list[str]:
+    """Returns the command that runs this interpreter with arguments."""
+    return [sys.executable, *arguments]
