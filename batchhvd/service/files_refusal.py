@@ -1,0 +1,75 @@
+"""How the file service says no: one table of codes, and the translation of the operating system's own refusals."""
+
+from __future__ import annotations
+
+import errno
+
+from batchhvd.errors import ServiceError
+
+# Codes and their statuses. Source: the error codes of Azure Storage and of Azure Files that real clients look at.
+_REFUSALS: dict[str, tuple[int, str]] = {
+    "AuthenticationFailed": (403, "The request is not signed with a key or a link of this account."),
+    "AuthorizationPermissionMismatch": (403, "The link does not permit this operation."),
+    "AuthorizationProtocolMismatch": (403, "The link is not valid for this protocol."),
+    "AuthorizationResourceTypeMismatch": (403, "The link is not valid for this kind of resource."),
+    "AuthorizationServiceMismatch": (403, "The link is not valid for the file service."),
+    "AuthorizationSourceIPMismatch": (403, "The link is not valid for the address that the request comes from."),
+    "CannotAccess": (403, "The operating system does not let the service touch this path."),
+    "CannotVerifyCopySource": (404, "The source of the copy is not a file of this service that the request may read."),
+    "ConditionNotMet": (412, "The condition in the request's headers does not hold."),
+    "DirectoryNotEmpty": (409, "The directory is not empty."),
+    "InternalError": (500, "The service failed; its log says why."),
+    "InvalidHeaderValue": (400, "A header has a value that cannot be used."),
+    "InvalidQueryParameterValue": (400, "A query parameter has a value that cannot be used."),
+    "InvalidRange": (416, "The range lies outside the file."),
+    "InvalidResourceName": (400, "The name cannot be used."),
+    "InvalidXmlDocument": (400, "The body is not the XML document that this operation takes."),
+    "Md5Mismatch": (400, "The body does not have the MD5 that Content-MD5 promises."),
+    "MetadataTooLarge": (400, "Metadata and content headers take more than 8 KiB."),
+    "MissingRequiredHeader": (400, "A required header is missing."),
+    "NoPendingCopyOperation": (409, "Copies end before they are answered; there is none to stop."),
+    "NotImplemented": (501, "This service does not have this operation."),
+    "OutOfRangeInput": (400, "A value is outside what is allowed."),
+    "ParentNotFound": (404, "The directory that should hold it does not exist; create it first."),
+    "RequestBodyTooLarge": (413, "A range carries 4 MiB at most."),
+    "ResourceAlreadyExists": (409, "A file or directory of this name exists already."),
+    "ResourceNotFound": (404, "The file or directory does not exist."),
+    "ResourceTypeMismatch": (409, "A file is where a directory is meant, or a directory where a file is meant."),
+    "ShareAlreadyExists": (409, "The share exists already."),
+    "ShareNotFound": (404, "The share does not exist."),
+    "ShareSizeLimitReached": (413, "The disk that holds the share is full."),
+    "ShareSnapshotNotFound": (404, "This service keeps no snapshots."),
+    "UnsupportedHttpVerb": (405, "This operation does not exist on this resource."),
+    "UnsupportedQueryParameter": (400, "A query parameter is not known to this operation."),
+}
+
+_OF_THE_SYSTEM = {
+    errno.ENOENT: "ResourceNotFound",
+    errno.ENOTDIR: "ResourceNotFound",
+    errno.ELOOP: "ResourceNotFound",  # a link where a plain file was a moment ago
+    errno.ENXIO: "ResourceNotFound",  # a named pipe or a socket that a job made
+    errno.ESTALE: "ResourceNotFound",
+    errno.EISDIR: "ResourceTypeMismatch",
+    errno.EEXIST: "ResourceAlreadyExists",
+    errno.ENOTEMPTY: "DirectoryNotEmpty",
+    errno.ENAMETOOLONG: "InvalidResourceName",
+    errno.EILSEQ: "InvalidResourceName",
+    errno.EACCES: "CannotAccess",
+    errno.EPERM: "CannotAccess",
+    errno.EROFS: "CannotAccess",
+    errno.ENOSPC: "ShareSizeLimitReached",
+    errno.EDQUOT: "ShareSizeLimitReached",
+    errno.EFBIG: "OutOfRangeInput",
+}
+
+
+def refuse(code: str, why: str = "") -> ServiceError:
+    """Returns the error that answers a request with this code; ``why`` adds a sentence to the code's own."""
+    status, message = _REFUSALS[code]
+    return ServiceError(f"{message} {why}".rstrip(), status=status, code=code)
+
+
+def translate(error: OSError) -> ServiceError | None:
+    """Returns what the operating system's refusal means to a client, or None where it is a fault of the service."""
+    code = _OF_THE_SYSTEM.get(error.errno or 0)
+    return refuse(code) if code else None
