@@ -10,15 +10,17 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
-from typing import Any
 
-from attrs import frozen
+from batchhvd.engines.base import load
+from batchhvd.errors import EngineError
+from batchhvd.service import accounts, app, process, tls
+from batchhvd.service.files import Files
+from batchhvd.service.store import Record, Store
 
-from batchhvd.service import accounts, app, process
-from batchhvd.service.store import Store
-
-IN_USE = 3
+WRONG, IN_USE = 2, 3
+_FILES = ("endpoint", "endpoint-tls", "proxy")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -29,17 +31,21 @@ def main(arguments: list[str] | None = None) -> int:
         if not held:
             return _point_to(root)
         process.log_to(root / "service.log")
-        return Run(root, options).run()
+        try:
+            Run(root, options).run()
+        except (EngineError, OSError) as error:
+            print(f"the service did not start: {error}", file=sys.stderr)
+            return WRONG
+    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m batchhvd.service", description="The local Batch AI service.")
-    parser.add_argument("--root", required=True, help="the folder that holds all state")
+    parser.add_argument("--root", required=True, metavar="DIR", help="the folder that holds all state")
     parser.add_argument("--port", type=int, default=0, help="the port on 127.0.0.1 (default: a free one)")
     parser.add_argument("--engine", default="processes", help="what runs the jobs (default: processes)")
-    parser.add_argument(
-        "--idle", type=float, default=0, metavar="SECONDS", help="end when not needed for so long (0: never)"
-    )
+    parser.add_argument("--idle", type=float, default=0, metavar="SECONDS", help="end when nothing needed it so long")
+    parser.add_argument("--tls", action="store_true", help="also speak https, and be the proxy for Azure's own names")
     return parser
 
 
@@ -52,87 +58,82 @@ def _point_to(root: Path) -> int:
 
 
 class Run:
-    """One run of the service."""
+    """One run of the service: its servers, its scheduler, its end."""
 
     def __init__(self, root: Path, options: argparse.Namespace) -> None:
         self._root, self._options = root, options
         self._store = Store(root / "state.sqlite")
         self._wake, self._stop = threading.Event(), threading.Event()
-        self._activity = process.Activity(self._busy)
+        self._activity = process.Activity(self._active)
+        self._tick = _scheduler(self._store, root, options.engine)
 
-    def run(self) -> int:
-        """Serves until it is to end."""
-        files = _files(self._root, self._store)
-        application = app.build(
-            self._store, self._root, process.token(self._root), self._wake.set, files, touch=self._activity.touch
-        )
-        listener = process.listen(self._options.port)
-        scheduler = self._scheduler()
+    def run(self) -> None:
+        """Serves until it is to end; what runs goes on without the service."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._stop.set())
+        thread = threading.Thread(
+            target=process.schedule, args=(self._tick, self._wake, self._stop, self._moves), name="scheduler"
+        )
         try:
-            asyncio.run(
-                process.serve(
-                    [(process.server(application), listener)],
-                    lambda: process.announce(self._root, process.url(listener), self._options.engine),
-                    self._ended,
-                )
-            )
+            asyncio.run(self._serve(thread))
         finally:
-            (self._root / "endpoint").unlink(missing_ok=True)
+            for name in _FILES:
+                (self._root / name).unlink(missing_ok=True)
             self._stop.set()
             self._wake.set()
-            if scheduler:
-                scheduler.join()
-        return 0
+            if thread.ident:
+                thread.join()
+
+    async def _serve(self, scheduler: threading.Thread) -> None:
+        files = Files(self._root / "shares", lambda account: accounts.keys_of(self._store, account))
+        touch, token = self._activity.touch, process.token(self._root)
+        application = app.build(self._store, self._root, token, self._wake.set, files, touch=touch)
+        listener = process.listen(self._options.port)
+        servers = [(process.server(application), listener)]
+        async with AsyncExitStack() as proxies:
+            if self._options.tls:
+                servers.append(await self._secure(application, proxies))
+            scheduler.start()
+            await process.serve(
+                servers, lambda: self._announce(process.url(listener)), self._ended, proxies.pop_all().aclose
+            )
+
+    async def _secure(self, application: app.App, proxies: AsyncExitStack) -> tuple[process.Server, process.Socket]:
+        identity, listener = tls.identity(self._root), process.listen(0)
+        proxy = tls.Proxy(listener.getsockname()[1])
+        front = process.listen(0)
+        proxies.push_async_callback(proxy.close)
+        proxies.enter_context(closing(await asyncio.start_server(proxy, sock=front)))
+        process.write(self._root / "endpoint-tls", process.url(listener, "https") + "\n")
+        process.write(self._root / "proxy", process.url(front) + "\n")
+        options = {"ssl_certfile": str(identity.certificate), "ssl_keyfile": str(identity.key)}
+        return process.server(application, **options), listener
+
+    def _announce(self, endpoint: str) -> None:
+        process.announce(self._root, endpoint, self._options.engine)
 
     def _ended(self) -> bool:
         idle = self._options.idle
-        return self._stop.is_set() or bool(idle and self._activity.idle() > idle)
+        return self._stop.is_set() or bool(idle and self._activity.unneeded(idle))
 
-    def _busy(self) -> bool:
-        return any(
-            job.document["properties"]["executionState"] not in ("succeeded", "failed")
-            for job in self._store.list("jobs")
-        )
+    def _active(self) -> bool:
+        return any(map(_unfinished, self._store.list("jobs")))
 
-    def _scheduler(self) -> threading.Thread | None:
-        if importlib.util.find_spec("batchhvd.service.scheduler") is None:
-            return None
-        from batchhvd.engines.base import load
-
-        scheduler = importlib.import_module("batchhvd.service.scheduler").Scheduler(
-            self._store, self._root, load(self._options.engine)
-        )
-        thread = threading.Thread(
-            target=process.schedule, args=(scheduler.tick, self._wake, self._stop, self._busy), name="scheduler"
-        )
-        thread.start()
-        return thread
+    def _moves(self) -> bool:
+        clusters = self._store.list("clusters")
+        return self._active() or any(r.document["properties"]["allocationState"] == "resizing" for r in clusters)
 
 
-def _files(root: Path, store: Store) -> Any:
-    if importlib.util.find_spec("batchhvd.service.files") is None:
-        return _NoFiles(root)
-    keys: Callable[[str], Any] = lambda account: accounts.keys_of(store, account)  # noqa: E731
-    return importlib.import_module("batchhvd.service.files").Files(root, keys)
+def _scheduler(store: Store, root: Path, engine: str) -> Callable[[], None]:
+    if importlib.util.find_spec("batchhvd.service.scheduler") is None:
+        return lambda: None
+    module = importlib.import_module("batchhvd.service.scheduler")
+    tick: Callable[[], None] = module.Scheduler(store, root, load(engine)).tick
+    return tick
 
 
-@frozen
-class _NoFiles:
-    root: Path
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        from starlette.responses import Response
-
-        await Response(status_code=503)(scope, receive, send)
-
-    def sas(self, account: str, share: str, path: str, permission: str, expiry: float) -> str:
-        return ""
-
-    def directory(self, account: str, share: str) -> Path | None:
-        folder = self.root / "shares" / account / share
-        return folder if folder.is_dir() else None
+def _unfinished(job: Record) -> bool:
+    return job.document["properties"]["executionState"] not in ("succeeded", "failed")
 
 
 if __name__ == "__main__":

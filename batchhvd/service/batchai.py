@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from batchhvd.errors import Conflict, NotFound
-from batchhvd.service import operations, paging
+from batchhvd.service import operations, paging, vm_sizes
 from batchhvd.service.arm import group, mark_deleting, open_group
 from batchhvd.service.description import Description
 from batchhvd.service.exchange import Answer, Ask, Here
 from batchhvd.service.store import Record
 
+# How many nodes one cluster may ask for.
+MOST_NODES = 1000
 _KINDS = {
     "workspaces": "workspaceName",
     "experiments": "experimentName",
@@ -179,20 +181,22 @@ def delete(type: str, here: Here, ask: Ask) -> Answer:
 
 
 def list_usages(here: Here, ask: Ask) -> Answer:
-    """Says how much of what is in use; the limits are what this service accepts."""
+    """Says how much of what is in use; there are no quotas, so the limit is the largest number that fits."""
     clusters = [record.document["properties"] for record in here.store.list("clusters")]
-    counts = {"Clusters": (len(clusters), 200), "Jobs": (len(here.store.list("jobs")), 100_000)}
+    counts = {"Clusters": len(clusters), "Jobs": len(here.store.list("jobs"))}
     for priority, words in (("dedicated", "Dedicated"), ("lowpriority", "Low Priority")):
-        nodes = sum(cluster["currentNodeCount"] for cluster in clusters if cluster["vmPriority"] == priority)
-        counts[f"Total Cluster {words} Regional Nodes"] = (nodes, MOST_NODES)
-    return Answer(200, {"value": [_usage(name, *numbers) for name, numbers in counts.items()]})
+        cores = sum(
+            vm_sizes.size(cluster["vmSize"]).cores * cluster["currentNodeCount"]
+            for cluster in clusters
+            if cluster["vmPriority"] == priority
+        )
+        counts[f"Total Cluster {words} Regional vCPUs"] = cores
+    return Answer(200, {"value": [_usage(name, count) for name, count in counts.items()]})
 
 
-MOST_NODES = 1000
-
-
-def _usage(name: str, value: int, limit: int) -> dict[str, Any]:
-    return {"unit": "Count", "currentValue": value, "limit": limit, "name": {"value": name, "localizedValue": name}}
+def _usage(name: str, count: int) -> dict[str, Any]:
+    limit = 2**31 - 1
+    return {"unit": "Count", "currentValue": count, "limit": limit, "name": {"value": name, "localizedValue": name}}
 
 
 def list_operations(description: Description, here: Here, ask: Ask) -> Answer:

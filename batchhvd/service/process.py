@@ -12,7 +12,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
@@ -65,14 +65,17 @@ def log_to(path: Path) -> None:
         logger.propagate = False
 
 
-def listen(port: int) -> socket.socket:
+Socket = socket.socket
+
+
+def listen(port: int) -> Socket:
     """Returns a listening socket on the loopback interface; port 0 takes a free one."""
     listener = socket.create_server(("127.0.0.1", port), backlog=512)
     listener.setblocking(False)
     return listener
 
 
-def url(listener: socket.socket, scheme: str = "http") -> str:
+def url(listener: Socket, scheme: str = "http") -> str:
     """Returns the URL of a listening socket."""
     return f"{scheme}://127.0.0.1:{listener.getsockname()[1]}"
 
@@ -99,7 +102,7 @@ def server(app: Any, **options: Any) -> Server:
         proxy_headers=False,
         # Longer than clients keep a connection for their next request: who closes first must not be the service.
         timeout_keep_alive=120,
-        timeout_graceful_shutdown=3,
+        timeout_graceful_shutdown=2,
         **options,
     )
     return Server(config)
@@ -116,11 +119,14 @@ class Activity:
         """Notes that the service is needed now."""
         self._last = self._now()
 
-    def idle(self) -> float:
-        """Returns for how many seconds nothing needed the service."""
+    def unneeded(self, seconds: float) -> bool:
+        """Says whether nothing has needed the service for so long; a job that has not ended needs it."""
+        if self._now() - self._last <= seconds:
+            return False
         if self._busy():
             self.touch()
-        return self._now() - self._last
+            return False
+        return True
 
 
 def announce(root: Path, endpoint: str, engine: str) -> None:
@@ -131,29 +137,40 @@ def announce(root: Path, endpoint: str, engine: str) -> None:
 
 
 async def serve(
-    servers: Sequence[tuple[Server, socket.socket]], ready: Callable[[], None], ended: Callable[[], bool]
+    servers: Sequence[tuple[Server, Socket]],
+    ready: Callable[[], None],
+    ended: Callable[[], bool],
+    leave: Callable[[], Awaitable[None]],
 ) -> None:
-    """Runs servers until ``ended`` says so; ``ready`` is called when all of them answer."""
+    """Runs servers until ``ended`` says so.
+
+    Args:
+        servers: the servers with their listening sockets.
+        ready: called when all of them answer.
+        ended: asked ten times a second.
+        leave: awaited before the servers end.
+    """
     running = [asyncio.ensure_future(one.serve(sockets=[listener])) for one, listener in servers]
     while not all(one.started for one, _ in servers) and not any(task.done() for task in running):
         await asyncio.sleep(0.01)
     ready()
     while not ended() and not any(task.done() for task in running):
         await asyncio.sleep(0.1)
+    await leave()
     for one, _ in servers:
         one.should_exit = True
     await asyncio.gather(*running)
 
 
-def schedule(
-    tick: Callable[[], None], wake: threading.Event, stop: threading.Event, active: Callable[[], bool]
-) -> None:
+def schedule(tick: Callable[[], None], wake: threading.Event, stop: threading.Event, moves: Callable[[], bool]) -> None:
     """Calls the scheduler again and again: at once when woken, ten times a second while something moves."""
     while not stop.is_set():
         wake.clear()
+        pause = 0.5
         try:
             tick()
+            pause = 0.1 if moves() else 0.5
         except Exception:
             # The next tick may well succeed; a scheduler that is gone never would.
             log.exception("the scheduler failed; it goes on")
-        wake.wait(0.1 if active() else 0.5)
+        wake.wait(pause)

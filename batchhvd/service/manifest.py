@@ -1,0 +1,43 @@
+"""Seals a job's outputs: the size and SHA-256 of every file, in a manifest beside the logs' directory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+NAME = "manifest.json"
+_BLOCK = 1 << 20
+
+
+def seal(directories: Iterable[Path], job: str, time: str) -> None:
+    """Writes ``manifest.json`` into each of a job's own directories, naming every file below it.
+
+    ``{"job", "sealed", "files": {"stdouterr/stdout.txt": {"size", "sha256"}, …}}``, with paths relative to the manifest.
+    """
+    for directory in directories:
+        files = {str(path.relative_to(directory)): _facts(path) for path in _files(directory)}
+        document = {"job": job, "sealed": time, "files": dict(sorted(files.items()))}
+        scratch = directory / f".{NAME}.new"
+        scratch.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        scratch.replace(directory / NAME)
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    directory.mkdir(parents=True, exist_ok=True)
+    for place, _, names in os.walk(directory):
+        for name in names:
+            path = Path(place, name)
+            if path.is_file() and not path.is_symlink() and path.parent / name != directory / NAME:
+                yield path
+
+
+def _facts(path: Path) -> dict[str, int | str]:
+    digest, size = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+            size += len(block)
+    return {"size": size, "sha256": digest.hexdigest()}

@@ -1,0 +1,210 @@
+"""TLS for clients that insist on it: a certificate made on the spot, and a proxy in place of Azure's public names.
+
+With the proxy, a client keeps its factory settings. It asks for ``management.azure.com`` through it; the proxy joins it
+to this service's own TLS port, whose certificate bears that name. Names of others are refused, so nothing gets out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import re
+from collections.abc import Coroutine, Sequence
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+NAMES = (
+    "localhost",
+    "management.azure.com",
+    "management.core.windows.net",
+    "login.microsoftonline.com",
+    "login.windows.net",
+    "*.file.core.windows.net",
+)
+_OURS = re.compile("|".join(re.escape(name).replace(r"\*", "[a-z0-9]{3,24}") for name in NAMES), re.IGNORECASE)
+_LIFETIME = timedelta(days=30)
+_MARGIN = timedelta(days=1)
+
+
+@frozen
+class Identity:
+    """The files of the service's certificate.
+
+    Attributes:
+        authority: the certificate that clients are told to trust; its key was thrown away after one signature.
+        certificate: the service's own certificate.
+        key: the service's key, readable by its owner only.
+    """
+
+    authority: Path
+    certificate: Path
+    key: Path
+
+
+def identity(root: Path) -> Identity:
+    """Returns the root's certificate; made new where there is none or it ends within a day."""
+    folder = root / "tls"
+    found = Identity(root / "ca.pem", folder / "server.pem", folder / "server.key")
+    if not _good(found):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        _make(found)
+    return found
+
+
+def _good(found: Identity) -> bool:
+    if not all(path.exists() for path in (found.authority, found.certificate, found.key)):
+        return False
+    certificate = x509.load_pem_x509_certificate(found.certificate.read_bytes())
+    return certificate.not_valid_after_utc > datetime.now(timezone.utc) + _MARGIN
+
+
+def _make(where: Identity) -> None:
+    authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    name = _name("batchhvd on this machine")
+    authority = _authority(name, authority_key)
+    certificate = _certificate(name, authority, authority_key, key)
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    with open(os.open(where.key, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(private)
+    where.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    where.authority.write_bytes(authority.public_bytes(serialization.Encoding.PEM))
+
+
+def _authority(name: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
+    usage = _usage(sign_certificates=True)
+    return (
+        _builder(name, name, key)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage, critical=True)
+        .sign(key, hashes.SHA256())
+    )
+
+
+def _certificate(
+    issuer: x509.Name,
+    authority: x509.Certificate,
+    authority_key: ec.EllipticCurvePrivateKey,
+    key: ec.EllipticCurvePrivateKey,
+) -> x509.Certificate:
+    names = [*map(x509.DNSName, NAMES), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    identifier = authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    return (
+        _builder(_name("batchhvd"), issuer, key)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(_usage(sign_certificates=False), critical=True)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    now = datetime.now(timezone.utc)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(minutes=5))
+        .not_valid_after(now + _LIFETIME)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _usage(*, sign_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not sign_certificates,
+        key_cert_sign=sign_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        crl_sign=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+class Proxy:
+    """A CONNECT proxy that leads Azure's public names to one TLS port of this machine, and nothing anywhere else."""
+
+    _PATIENCE = 10.0
+
+    def __init__(self, port: int) -> None:
+        """Makes a proxy.
+
+        Args:
+            port: the TLS port on 127.0.0.1.
+        """
+        self._port = port
+        self._open: dict[asyncio.StreamWriter, asyncio.Task[None] | None] = {}
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serves one connection."""
+        self._open[writer] = asyncio.current_task()
+        try:
+            await self._serve(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.TimeoutError):
+            pass  # the client went away, or never said what it wants
+        finally:
+            writer.close()
+            del self._open[writer]
+
+    async def close(self) -> None:
+        """Ends the connections that are open."""
+        tasks = [task for task in self._open.values() if task is not None]
+        for writer in self._open:
+            writer.close()
+        await asyncio.gather(*tasks)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), self._PATIENCE)
+        if not ours(head):
+            writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            await writer.drain()
+            return
+        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self._port)
+        try:
+            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            await _first_of([_copy(reader, there_writer), _copy(there_reader, writer)])
+        finally:
+            there_writer.close()
+
+
+def ours(head: bytes) -> bool:
+    """Says whether a proxy request's head asks for one of the names that this service stands in for."""
+    method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
+    host, _, port = rest.partition(" ")[0].rpartition(":")
+    return method == "CONNECT" and port == "443" and _OURS.fullmatch(host) is not None
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(1 << 16):
+        writer.write(data)
+        await writer.drain()
+
+
+async def _first_of(copies: Sequence[Coroutine[Any, Any, None]]) -> None:
+    tasks = [asyncio.ensure_future(copy) for copy in copies]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
