@@ -1,0 +1,20 @@
+"""``python -m batchhvd.trainer [train | bench | parity | check] …``: trains where nothing else is said."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+COMMANDS = ("train", "bench", "parity", "check")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs one of the trainer's commands and returns its exit code."""
+    name, rest = (argv[0], argv[1:]) if argv and argv[0] in COMMANDS else ("train", argv)
+    command = importlib.import_module(f"batchhvd.trainer.{name}")
+    return int(command.main(rest))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

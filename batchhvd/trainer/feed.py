@@ -1,0 +1,223 @@
+"""What Keras is given to train on: every form of data, cut to this rank's part, with equal steps on all ranks.
+
+Arrays are shared sample by sample. Streams (``tf.data``, an iterable-style DataLoader) are shared batch by batch: rank
+``r`` of ``N`` takes every N-th batch, so what shuffles them must shuffle alike on all ranks (give it a seed).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+import numpy as np
+
+from batchhvd.errors import SpecError
+from batchhvd.trainer.shard import Augment, Shard
+
+
+@attrs.frozen
+class Feed:
+    """Holds one rank's training data, ready for ``model.fit(feed.source, steps_per_epoch=feed.steps)``.
+
+    Attributes:
+        source: an endless row of batches that begins at the step asked for.
+        steps: steps of one epoch, equal on all ranks.
+        batch: samples of this rank per step (the usual number, where batches differ).
+    """
+
+    source: Any = attrs.field(repr=False)
+    steps: int
+    batch: int
+
+
+def feed(
+    data: Any,
+    *,
+    batch_size: int,
+    rank: int,
+    ranks: int,
+    seed: int = 0,
+    augment: Augment | None = None,
+    steps: int | None = None,
+    first_epoch: int = 0,
+    whole: bool = False,
+) -> Feed:
+    """Cuts ``data`` to the part of one rank.
+
+    Args:
+        data: arrays ``(x, y)`` or ``(x, y, sample_weight)``, a ``tf.data.Dataset`` of batches, or a PyTorch DataLoader.
+        batch_size: samples of one rank per step; only for arrays, the others bring their own.
+        rank, ranks: this rank, and how many there are.
+        seed: decides the shuffles; the same on all ranks.
+        augment: moves and mirrors pictures; only for arrays whose ``x`` is (n, height, width, channels).
+        steps: steps of one epoch; None goes once over the data. Needed where the data does not say how much it is.
+        first_epoch: the epoch to begin with, from 0, for resuming.
+        whole: lets every rank walk all of the arrays, as the tutorial's script does.
+
+    Raises:
+        SpecError: the data is of no known kind, or its length is unknown and ``steps`` is None.
+    """
+    if isinstance(data, (tuple, list)):
+        shard = Shard(_length(data), batch_size, rank, ranks, seed, whole)
+        count = steps or shard.steps
+        return Feed(_array_source(tuple(data), shard, augment, first_epoch * count), count, batch_size)
+    if augment is not None:
+        raise SpecError("only arrays can be augmented here", remedy="augment in the pipeline that makes the batches")
+    if _is(data, "tensorflow", "DatasetV2"):
+        return _tf_feed(data, rank, ranks, steps, first_epoch, batch_size)
+    if _is(data, "torch", "DataLoader"):
+        return _loader_feed(data, rank, ranks, seed, steps, first_epoch)
+    raise SpecError(f"cannot train on {type(data).__name__}", remedy="give arrays, a tf.data.Dataset or a DataLoader")
+
+
+def share(arrays: Any, rank: int, ranks: int) -> tuple[Any, ...]:
+    """Returns this rank's part of arrays that are to be gone through once, in order; pictures from 0 to 1.
+
+    With more ranks than samples the last ranks get the first sample again, so that nobody stands idle.
+    """
+    part = slice(rank % len(arrays[0]), None, ranks)
+    x, *others = (array[part] for array in arrays)
+    return (_scaled(x), *others)
+
+
+def _scaled(x: Any) -> Any:
+    if x.dtype == np.uint8:
+        return x * np.float32(1 / 255)
+    return x * (1 / 255) if "uint8" in str(x.dtype) else x  # a PyTorch tensor becomes float32 by itself
+
+
+def _is(data: Any, package: str, name: str) -> bool:
+    # By name, so that data of one framework does not import the other.
+    kinds = type(data).__mro__
+    return any(kind.__name__ == name and kind.__module__.split(".")[0] == package for kind in kinds)
+
+
+# --- arrays --------------------------------------------------------------------------------------------------------
+
+
+def _length(arrays: Any) -> int:
+    lengths = {len(array) for array in arrays}
+    if len(lengths) != 1 or 0 in lengths:
+        raise SpecError(f"arrays have lengths {sorted(lengths)}", remedy="give x and y with one row per sample")
+    return int(lengths.pop())
+
+
+def _array_source(arrays: tuple[Any, ...], shard: Shard, augment: Augment | None, start: int) -> Any:
+    take = _on_device if _device_of(arrays[0]) else _in_memory
+    return _endless(lambda step: take(arrays, shard, augment, start + step))
+
+
+def _endless(batch: Callable[[int], tuple[Any, ...]]) -> Any:
+    """Makes a Keras data set whose batch number ``step`` is ``batch(step)``, without end."""
+    import keras
+
+    class Endless(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has no types
+        @property
+        def num_batches(self) -> None:
+            return None
+
+        def __getitem__(self, step: int) -> tuple[Any, ...]:
+            return batch(step)
+
+    return Endless()
+
+
+def _in_memory(arrays: tuple[Any, ...], shard: Shard, augment: Augment | None, step: int) -> tuple[Any, ...]:
+    x, *others = arrays
+    numbers, _ = shard.at(step)
+    chosen = x[numbers] if augment is None else _gathered(x, numbers, *augment.grid(shard, step, *x.shape[1:3]))
+    return (_scaled(chosen), *(array[numbers] for array in others))
+
+
+def _gathered(x: Any, numbers: Any, rows: Any, columns: Any) -> Any:
+    # One flat take is four times as fast as indexing with three arrays.
+    _, height, width, channels = x.shape
+    lines = numbers[:, None] * height + rows  # (batch, height)
+    pixels = lines[:, :, None] * width + columns[:, None, :]  # (batch, height, width)
+    return x.reshape(-1, channels).take(pixels, axis=0)  # (batch, height, width, channels)
+
+
+# --- arrays that live on a GPU -------------------------------------------------------------------------------------
+
+
+def _device_of(array: Any) -> str:
+    device = getattr(array, "device", None)
+    return str(device) if device is not None and str(device) != "cpu" else ""
+
+
+def _on_device(arrays: tuple[Any, ...], shard: Shard, augment: Augment | None, step: int) -> tuple[Any, ...]:
+    x, *others = arrays
+    numbers = _moved(shard.at(step)[0], x)  # (batch,)
+    if augment is None:
+        chosen = x[numbers]
+    else:
+        rows, columns = (_moved(part, x) for part in augment.grid(shard, step, *x.shape[1:3]))
+        chosen = x[numbers[:, None, None], rows[:, :, None], columns[:, None, :]]
+    return (_scaled(chosen), *(array[numbers] for array in others))
+
+
+def _moved(array: Any, like: Any) -> Any:
+    import torch
+
+    return torch.from_numpy(np.ascontiguousarray(array)).to(like.device, non_blocking=True)
+
+
+# --- streams -------------------------------------------------------------------------------------------------------
+
+
+def _tf_feed(data: Any, rank: int, ranks: int, steps: int | None, first_epoch: int, batch_size: int) -> Feed:
+    batches = int(data.cardinality())  # -1 endless, -2 unknown
+    if steps is None and batches < 1:
+        raise SpecError("the tf.data.Dataset does not say how many batches it has", remedy="give steps_per_epoch")
+    count = steps or math.ceil(batches / ranks)
+    return Feed(data.repeat().shard(ranks, rank).skip(first_epoch * count), count, batch_size)
+
+
+def _loader_feed(loader: Any, rank: int, ranks: int, seed: int, steps: int | None, first_epoch: int) -> Feed:
+    from torch.utils.data import IterableDataset, RandomSampler, SequentialSampler
+
+    if isinstance(loader.dataset, IterableDataset) or type(loader.sampler) not in (RandomSampler, SequentialSampler):
+        return _stream_feed(loader, rank, ranks, steps, first_epoch)
+    shard = Shard(len(loader.dataset), loader.batch_size, rank, ranks, seed)
+    count = steps or shard.steps
+    return Feed(_resampled(loader, _Numbers(shard, first_epoch * count)), count, loader.batch_size)
+
+
+def _resampled(loader: Any, numbers: _Numbers) -> Any:
+    """Makes the same loader over this rank's samples, workers and collation as they were."""
+    from torch.utils.data import DataLoader
+
+    kept = ("num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn", "persistent_workers")
+    return DataLoader(loader.dataset, batch_sampler=numbers, **{name: getattr(loader, name) for name in kept})
+
+
+@attrs.frozen
+class _Numbers:
+    """Yields the sample numbers of one step after another, for ever."""
+
+    shard: Shard
+    start: int
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return (self.shard.at(step)[0].tolist() for step in itertools.count(self.start))
+
+    def __len__(self) -> int:
+        return 1 << 40  # Keras asks, and starts again from the first batch after so many
+
+
+def _stream_feed(loader: Any, rank: int, ranks: int, steps: int | None, first_epoch: int) -> Feed:
+    from torch.utils.data import DataLoader, IterableDataset
+
+    if steps is None and not hasattr(loader.dataset, "__len__"):
+        raise SpecError("the DataLoader does not say how many batches it has", remedy="give steps_per_epoch")
+    count = steps or math.ceil(len(loader) / ranks)
+
+    class Share(IterableDataset):  # type: ignore[misc]  # torch is not imported for types
+        def __iter__(self) -> Iterator[Any]:
+            endless = itertools.chain.from_iterable(loader for _ in itertools.count())
+            return itertools.islice(endless, rank + first_epoch * count * ranks, None, ranks)
+
+    return Feed(DataLoader(Share(), batch_size=None), count, loader.batch_size or 1)

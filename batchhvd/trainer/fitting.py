@@ -1,0 +1,139 @@
+"""``fit``: the one call that trains any compiled Keras 3 model on all ranks.
+
+It does what one must do by hand around ``model.fit`` otherwise: wraps the optimizer so that gradients are averaged,
+gives each rank its part of the data with equal steps, sends rank 0's weights and optimizer state to all before the
+first step, averages metrics, keeps statistics such as batch normalisation's equal, and lets one rank do the talking.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from batchhvd.trainer.feed import feed, share
+from batchhvd.trainer.shard import Augment
+
+VALIDATION_BATCH = 500
+
+
+@attrs.frozen
+class Fit:
+    """Says how a training went; the same on every rank but for ``images_per_second``.
+
+    Attributes:
+        history: for each metric its value after each epoch, averaged over the ranks; names with ``val_`` are of the
+            validation data.
+        metrics: the last value of each.
+        seconds: of training, steps only: validation and the first step's compilation are not in it.
+        first_step_seconds: of the first step, which traces and compiles.
+        images_per_second: samples that this rank trained on per second of ``seconds``.
+        ranks: how many trained together.
+        steps: optimizer steps done.
+    """
+
+    history: Mapping[str, Sequence[float]] = attrs.field(repr=False)
+    metrics: Mapping[str, float]
+    seconds: float
+    first_step_seconds: float
+    images_per_second: float
+    ranks: int
+    steps: int
+
+
+def fit(
+    model: Any,
+    data: Any,
+    *,
+    validation: Any = None,
+    epochs: int = 1,
+    batch_size: int = 32,
+    steps_per_epoch: int | None = None,
+    augment: Augment | None = None,
+    seed: int = 0,
+    whole: bool = False,
+    initial_epoch: int = 0,
+    callbacks: Sequence[Any] = (),
+    progress: Callable[[str], None] | None = print,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Fit:
+    """Trains a compiled Keras 3 model on all ranks and says how it went.
+
+    Call it on every rank with the same arguments. With one rank it needs no Horovod.
+
+    Args:
+        model: compiled; its optimizer is wrapped here unless it is already.
+        data: arrays ``(x, y)`` or ``(x, y, sample_weight)``, all of them on every rank, as numpy arrays or as PyTorch
+            tensors on a GPU; a ``tf.data.Dataset`` of batches; or a PyTorch DataLoader. Pictures in uint8 are divided
+            by 255.
+        validation: arrays ``(x, y)`` to evaluate after each epoch, shared among the ranks; None does without.
+        epochs: the epoch to end before, counted from 0.
+        batch_size: samples of one rank per step, for arrays.
+        steps_per_epoch: None goes once over the data.
+        augment: moves and mirrors pictures given as arrays; None does not.
+        seed: decides shuffles and augmentation; the same on all ranks.
+        whole: lets every rank walk the whole data by itself, as the tutorial's script does.
+        initial_epoch: the epoch to begin with, for resuming.
+        callbacks: Keras callbacks, called on every rank.
+        progress: is given one line per epoch on rank 0; None says nothing.
+        clock: monotonic time in seconds.
+
+    Raises:
+        SpecError: the data is of no known kind, or its length is unknown and ``steps_per_epoch`` is None.
+        HorovodMissing: there are several ranks and no Horovod for this Keras backend.
+    """
+    from batchhvd.trainer import hvd
+    from batchhvd.trainer.progress import Stopwatch
+
+    hvd.init()
+    source = feed(
+        data,
+        batch_size=batch_size,
+        rank=hvd.rank(),
+        ranks=hvd.size(),
+        seed=seed,
+        augment=augment,
+        steps=steps_per_epoch,
+        first_epoch=initial_epoch,
+        whole=whole,
+    )
+    _wrap(model, hvd)
+    watch = Stopwatch(source, hvd.size(), progress if hvd.rank() == 0 else None, clock)
+    history = model.fit(
+        source.source,
+        steps_per_epoch=source.steps,
+        epochs=epochs,
+        initial_epoch=initial_epoch,
+        validation_data=None if validation is None else share(validation, hvd.rank(), hvd.size()),
+        validation_batch_size=VALIDATION_BATCH,
+        callbacks=[*_duties(hvd), *callbacks, watch],
+        verbose=0,
+        shuffle=False,
+    )
+    return _result(history.history, watch, hvd.size())
+
+
+def _wrap(model: Any, hvd: Any) -> None:
+    if hvd.size() > 1 and not hvd.is_distributed(model.optimizer):
+        model.optimizer = hvd.DistributedOptimizer(model.optimizer)
+        model.make_train_function(force=True)
+
+
+def _duties(hvd: Any) -> list[Any]:
+    if hvd.size() == 1:
+        return []
+    return [hvd.callbacks.BroadcastGlobalVariablesCallback(0), hvd.callbacks.MetricAverageCallback()]
+
+
+def _result(history: Mapping[str, Sequence[float]], watch: Any, ranks: int) -> Fit:
+    return Fit(
+        history={name: tuple(map(float, values)) for name, values in history.items()},
+        metrics={name: float(values[-1]) for name, values in history.items() if values},
+        seconds=watch.seconds,
+        first_step_seconds=watch.first_step_seconds,
+        images_per_second=watch.samples / watch.seconds if watch.seconds else 0.0,
+        ranks=ranks,
+        steps=watch.steps,
+    )

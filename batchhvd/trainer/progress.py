@@ -1,0 +1,102 @@
+"""Time and progress of a training: one line per epoch, readable in a log that many ranks write to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import keras
+
+from batchhvd.trainer.feed import Feed
+
+EVERY = 15.0  # seconds between two lines within an epoch
+
+
+class Stopwatch(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+    """Measures training apart from validation and from the first step, and says how it goes.
+
+    Attributes:
+        seconds: of all steps but the first.
+        first_step_seconds: of the first step, which traces and compiles.
+        samples: how many this rank trained on in ``seconds``.
+        steps: how many were done, the first one included.
+
+    Args:
+        feed: this rank's training data.
+        ranks: how many train together, for the rate that is shown.
+        say: is given each line; None says nothing.
+        clock: monotonic time in seconds.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        ranks: int,
+        say: Callable[[str], None] | None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        super().__init__()
+        self.feed = feed
+        self.ranks = ranks
+        self.say = say or (lambda line: None)
+        self.clock = clock
+        self.seconds = self.first_step_seconds = 0.0
+        self.samples = self.steps = 0
+        self._running = False
+
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Starts the epoch's clock."""
+        self.epoch = epoch
+        self.began = self.mark = self.spoke = self.clock()
+        self.counted = 0
+        self._running = True
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Counts the step; the training's first one is kept apart."""
+        self.steps += 1
+        self.counted += 1
+        if self.steps == 1:
+            settle()
+            self.first_step_seconds = self.clock() - self.began
+            self.mark, self.counted = self.clock(), 0
+        if self.clock() - self.spoke > EVERY:
+            self._within(batch, logs or {})
+
+    def on_test_begin(self, logs: Mapping[str, Any] | None = None) -> None:
+        """Ends the epoch's clock where validation begins."""
+        self._pause()
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Says how the epoch went."""
+        self._pause()
+        parts = [f"{name} {value:.4f}" for name, value in (logs or {}).items() if name != "learning_rate"]
+        seconds = self.clock() - self.began
+        rate = self.rate * self.ranks
+        self.say(f"Epoch {epoch + 1}/{self.params['epochs']}  {'  '.join(parts)}  {rate:.0f} images/s  {seconds:.1f} s")
+
+    def _pause(self) -> None:
+        if not self._running:
+            return
+        settle()
+        self._running = False
+        seconds = self.clock() - self.mark
+        self.rate = self.counted * self.feed.batch / seconds if self.counted else 0.0
+        self.seconds += seconds
+        self.samples += self.counted * self.feed.batch
+
+    def _within(self, batch: int, logs: Mapping[str, Any]) -> None:
+        self.spoke = self.clock()
+        rate = self.counted * self.feed.batch * self.ranks / (self.spoke - self.mark) if self.counted else 0.0
+        loss = f"loss {float(logs['loss']):.4f}  " if "loss" in logs else ""
+        place = f"step {batch + 1}/{self.feed.steps}"
+        self.say(f"  epoch {self.epoch + 1}/{self.params['epochs']}  {place}  {loss}{rate:.0f} images/s")
+
+
+def settle() -> None:
+    """Waits until the device has done all it was given, so that a clock read now tells the truth."""
+    if keras.backend.backend() == "torch":
+        import torch
+
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()

@@ -1,0 +1,240 @@
+"""The training script: read it from top to bottom.
+
+    python -m batchhvd.trainer --dir out                                      # digits, one process
+    python -m batchhvd.trainer --dir out --dataset cifar10 --data-dir data    # CIFAR-10 from a folder
+    horovodrun -np 4 python -m batchhvd.trainer --dir out                     # four ranks
+
+Every rank runs this same file. What makes it parallel: Horovod starts, the learning rate is multiplied by the ranks,
+the optimizer averages gradients, rank 0's weights are sent to all, and only rank 0 writes and prints.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+
+from batchhvd.errors import BatchHvdError
+from batchhvd.trainer import backend
+from batchhvd.trainer import data as datasets
+from batchhvd.trainer import recipe as recipes
+from batchhvd.trainer.schedule import TUTORIAL_RATE, one_cycle_schedule, tutorial_epochs, tutorial_schedule
+from batchhvd.trainer.shard import Augment, Shard
+
+MODEL_NAME = "keras_cifar10_trained_model.h5"  # the tutorial's
+
+# --- settings ------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Settings:
+    """Says what to train and how; None leaves the choice to the recipe.
+
+    Attributes:
+        dir: where the model and the records go.
+        dataset: ``"digits"``, ``"cifar10"`` or an .npz file.
+        data_dir: a folder with CIFAR-10's python batches; None fetches them.
+        epochs: passes over the data.
+        batch_size: samples of one rank per step.
+        recipe: ``"tutorial"`` or ``"fast"``.
+        schedule: ``"onecycle"``, or ``"tutorial"`` for the printed script's arithmetic.
+        rate: the learning rate of one rank, before it is multiplied by the ranks.
+        precision: ``"auto"``, ``"float32"`` or ``"bfloat16"``.
+        seed: decides shuffles, augmentation and first weights.
+        resume: goes on from the last checkpoint in ``dir``.
+    """
+
+    dir: str
+    dataset: str = "digits"
+    data_dir: str | None = None
+    epochs: int | None = None
+    batch_size: int | None = None
+    recipe: str = "tutorial"
+    schedule: str = "onecycle"
+    rate: float | None = None
+    precision: str = "auto"
+    seed: int = 0
+    resume: bool = False
+
+
+def parse(argv: Sequence[str]) -> Settings:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(prog="batchhvd.trainer", description="Trains on all ranks that were started.")
+    parser.add_argument("-d", "--dir", required=True, help="directory to save the model to")
+    parser.add_argument("--dataset", default="digits", help="digits, cifar10 or an .npz file (default: digits)")
+    parser.add_argument("--data-dir", help="folder with cifar-10-batches-py; without it Keras fetches CIFAR-10")
+    parser.add_argument("--epochs", type=_positive, help="passes over the data")
+    parser.add_argument("--batch-size", type=_positive, help="samples of one rank per step")
+    parser.add_argument("--recipe", default="tutorial", choices=list(recipes.RECIPES))
+    parser.add_argument("--schedule", default="onecycle", choices=["onecycle", "tutorial"])
+    parser.add_argument("--rate", type=float, help="learning rate of one rank; it is multiplied by the ranks")
+    parser.add_argument("--precision", default="auto", choices=["auto", "float32", "bfloat16"])
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --dir")
+    return Settings(**vars(parser.parse_args(argv)))
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not a positive number")
+    return number
+
+
+# --- the training --------------------------------------------------------------------------------------------------
+
+
+def main(argv: Sequence[str]) -> int:
+    """Trains, saves and scores a model; returns the exit code."""
+    try:
+        train(parse(argv))
+    except BatchHvdError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def train(settings: Settings) -> Any:
+    """Trains, saves and scores a model on all ranks, and returns it with how the training went."""
+    backend.prepare()  # before Keras is imported
+    import keras
+
+    from batchhvd.trainer import hvd
+    from batchhvd.trainer.fitting import fit
+
+    hvd.init()
+    say = print if hvd.rank() == 0 else _silent
+    keras.utils.set_random_seed(settings.seed + 1000 * hvd.rank())  # dropout differs; rank 0's weights are sent to all
+    keras.mixed_precision.set_dtype_policy(backend.precision(settings.precision))
+
+    data = datasets.load(settings.dataset, settings.data_dir)
+    say(f"x_train shape: {data.x_train.shape}")
+    say(f"{len(data.x_train)} train samples")
+    say(f"{len(data.x_test)} test samples")
+    train_data = data.x_train, one_hot(data.y_train, data.classes)
+    test_data = data.x_test, one_hot(data.y_test, data.classes)
+
+    plan = planned(settings, data, hvd.size())
+    model = plan.recipe.build(data.x_train.shape[1:], data.classes)
+    model.compile(
+        optimizer=optimizer(plan),
+        loss=keras.losses.CategoricalCrossentropy(label_smoothing=plan.smoothing),
+        metrics=["accuracy"],
+        jit_compile=False,
+    )
+    say("Using real-time data augmentation.")
+    result = fit(
+        model,
+        train_data,
+        validation=test_data,
+        epochs=plan.epochs,
+        batch_size=plan.batch,
+        augment=Augment(data.shift, data.flip),
+        seed=settings.seed,
+        whole=plan.faithful,
+        progress=say,
+    )
+
+    if hvd.rank() == 0:
+        path = save(model, plan, place(settings))
+        say(f"Saved trained model at {path} ")
+    say(f"Test loss: {result.metrics['val_loss']}")
+    say(f"Test accuracy: {result.metrics['val_accuracy']}")
+    return result
+
+
+def _silent(line: str) -> None:
+    """Is what the other ranks print with."""
+
+
+def one_hot(labels: Any, classes: int) -> Any:
+    """Returns labels (n,) as rows of 0 and 1: float32 (n, classes)."""
+    return np.eye(classes, dtype=np.float32)[labels]
+
+
+# --- what the recipe and the ranks make of the settings -------------------------------------------------------------
+
+
+@attrs.frozen
+class Plan:
+    """Holds the numbers of one training.
+
+    Attributes:
+        recipe: network and optimizer.
+        shape, classes: what goes in and what comes out.
+        epochs, batch, steps: passes, samples of one rank per step, and steps of the whole training.
+        rate: the peak learning rate, already multiplied by the ranks.
+        smoothing: of the labels.
+        faithful: whether the printed script's arithmetic was asked for.
+    """
+
+    recipe: recipes.Recipe
+    shape: tuple[int, ...]
+    classes: int
+    epochs: int
+    batch: int
+    steps: int
+    rate: float
+    smoothing: float
+    faithful: bool
+
+
+def planned(settings: Settings, data: datasets.Data, ranks: int) -> Plan:
+    """Works out the numbers of a training on so many ranks."""
+    recipe = recipes.named(settings.recipe)
+    faithful = settings.schedule == "tutorial"
+    epochs = settings.epochs or (tutorial_epochs(ranks) if faithful else recipe.epochs_for(data.name))
+    batch = settings.batch_size or recipe.batch
+    return Plan(
+        recipe=recipe,
+        shape=data.x_train.shape[1:],
+        classes=data.classes,
+        epochs=epochs,
+        batch=batch,
+        steps=epochs * Shard(len(data.x_train), batch, ranks=ranks, whole=faithful).steps,
+        rate=(settings.rate or (TUTORIAL_RATE if faithful else recipe.rate)) * ranks,
+        smoothing=0.0 if faithful else recipe.smoothing,
+        faithful=faithful,
+    )
+
+
+def optimizer(plan: Plan) -> Any:
+    """Makes the optimizer: the tutorial's RMSprop with decay, or AdamW on one cycle."""
+    import keras
+
+    if plan.faithful:
+        return keras.optimizers.RMSprop(tutorial_schedule(plan.rate))
+    rate = one_cycle_schedule(steps=plan.steps, peak=plan.rate)
+    return keras.optimizers.AdamW(rate, weight_decay=plan.recipe.weight_decay)
+
+
+# --- the result ----------------------------------------------------------------------------------------------------
+
+
+def place(settings: Settings) -> Path:
+    """Returns where the model goes."""
+    return Path(settings.dir, "saved_models", MODEL_NAME)
+
+
+def save(model: Any, plan: Plan, path: Path) -> Path:
+    """Saves the trained network so that plain Keras loads it: float32, with an optimizer that Keras knows.
+
+    It is written beside its place first, so a reader never sees half a file.
+    """
+    import keras
+
+    keras.mixed_precision.set_dtype_policy("float32")
+    plain = plan.recipe.build(plan.shape, plan.classes)
+    plain.set_weights(model.get_weights())
+    plain.compile(optimizer="rmsprop", loss="categorical_crossentropy", metrics=["accuracy"])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for target in (path.with_suffix(".keras"), path):
+        beside = target.with_stem(f".{target.stem}")
+        plain.save(beside)
+        beside.replace(target)
+    return path
