@@ -15,7 +15,7 @@ from pathlib import Path
 
 from batchhvd.engines.base import load
 from batchhvd.errors import EngineError
-from batchhvd.service import accounts, app, process, tls
+from batchhvd.service import accounts, app, process, tls, trash
 from batchhvd.service.files import Files
 from batchhvd.service.store import Record, Store
 
@@ -31,6 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
         if not held:
             return _point_to(root)
         process.log_to(root / "service.log")
+        trash.empty(root)
         try:
             Run(root, options).run()
         except (EngineError, OSError) as error:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import base64
 import re
 import secrets
-import shutil
-import uuid
 from typing import Any
 
 from batchhvd.errors import Conflict, NotFound, Refused
-from batchhvd.service import paging
+from batchhvd.service import paging, trash
 from batchhvd.service.arm import group, open_group, read
 from batchhvd.service.exchange import Answer, Ask, Handler, Here
 from batchhvd.service.schema import Schema
@@ -162,10 +160,7 @@ def delete_account(here: Here, ask: Ask) -> Answer:
         return Answer(204)
     _refuse_in_use(here, record)
     here.store.delete(record.id)
-    folder = here.root / "shares" / record.document["name"]
-    if folder.exists():
-        # Renamed first: it is gone at once, however long the removal takes.
-        shutil.rmtree(folder.rename(folder.with_name(f".deleted-{uuid.uuid4().hex}")))
+    trash.discard(here.root, here.root / "shares" / record.document["name"])
     return Answer(200)
 
 

@@ -97,14 +97,22 @@ def build(
         now: the clock, seconds since 1970.
         touch: is told of each request, for who ends an idle service.
     """
-    return App(Here(store, root, files, wake, now), tokens.Tokens(token, now), Description.published(), touch)
+    return App(Here(store, root, files, now), tokens.Tokens(token, now), Description.published(), wake, touch)
 
 
 class App:
     """The ASGI application of the control plane; hands the file service its own requests."""
 
-    def __init__(self, here: Here, bearer: tokens.Tokens, description: Description, touch: Callable[[], None]) -> None:
-        self._here, self._bearer, self._description, self._touch = here, bearer, description, touch
+    def __init__(
+        self,
+        here: Here,
+        bearer: tokens.Tokens,
+        description: Description,
+        wake: Callable[[], None],
+        touch: Callable[[], None],
+    ) -> None:
+        self._here, self._bearer, self._description = here, bearer, description
+        self._wake, self._touch = wake, touch
         self._handlers = handlers(description)
         self._arm: Routes[Handler] = Routes()
         for route in (*arm.ROUTES, *accounts.ROUTES):
@@ -150,20 +158,42 @@ class App:
             return public
         self._authenticate(headers)
         query = _query(request)
-        body = await _body(request, headers)
+        body = await _body(request)
         act = self._prepare(request.method, path, query, body, base)
-        answer = act()
-        return answer if answer.later is None else await _settle(answer)
+        return await self._settle(self._do(request.method, act))
+
+    def _do(self, method: str, act: Callable[[], Answer]) -> Answer:
+        """Acts; what writes does so in one transaction, so that the scheduler cannot take a parent away meanwhile."""
+        if method not in ("PUT", "PATCH", "DELETE"):
+            answer = act()
+        else:
+            with self._here.store.transaction():
+                answer = act()
+        if method in ("PUT", "PATCH", "DELETE") or answer.later:
+            self._wake()
+        return answer
+
+    async def _settle(self, answer: Answer) -> Answer:
+        """Waits a moment for the scheduler to do what was asked."""
+        for _ in range(round(_PATIENCE / _STEP) if answer.later else 0):
+            done = answer.later() if answer.later else None
+            if done:
+                return done
+            await asyncio.sleep(_STEP)
+        return answer
 
     async def _public(self, request: Request, path: str, base: str) -> Answer | None:
         """Answers what needs no token: how to get one."""
         grant, configuration = _TOKEN.fullmatch(path), _CONFIGURATION.fullmatch(path)
+        plain = path.lower().rstrip("/")
         if request.method == "POST" and grant:
             version = 2 if "v2.0" in grant.group(1).lower() else 1
-            return tokens.grant(self._bearer, await _body(request, {}), version)
+            return tokens.grant(self._bearer, await _body(request), version)
         if request.method == "GET" and configuration:
             return tokens.configuration(base, configuration.group(1))
-        if request.method == "GET" and path.lower().rstrip("/") == "/metadata/endpoints":
+        if request.method == "GET" and plain == "/common/discovery/instance":
+            return tokens.discovery(base)
+        if request.method == "GET" and plain == "/metadata/endpoints":
             return Answer(200, _endpoints(base))
         return None
 
@@ -217,10 +247,11 @@ class App:
 def _for_files(host: str, scope: Mapping[str, Any]) -> bool:
     if _FILE_HOST.match(host):
         return True
-    first = scope["raw_path"].decode("latin-1").lstrip("/").partition("/")[0]
+    path = scope["raw_path"].decode("latin-1")
+    first = path.lstrip("/").partition("/")[0]
     if not _ACCOUNT.fullmatch(first) or first in accounts.RESERVED:
         return False
-    return not (scope["method"] == "POST" and _TOKEN.fullmatch(scope["raw_path"].decode("latin-1")))
+    return not (_TOKEN.fullmatch(path) or _CONFIGURATION.fullmatch(path))
 
 
 def _scheme(request: Request, headers: Mapping[str, str]) -> str:
@@ -237,7 +268,7 @@ def _query(request: Request) -> dict[str, str]:
     return {name.lower(): value for name, value in pairs}
 
 
-async def _body(request: Request, headers: Mapping[str, str]) -> bytes:
+async def _body(request: Request) -> bytes:
     if request.method in ("GET", "HEAD"):
         return b""
     body = b""
@@ -246,16 +277,6 @@ async def _body(request: Request, headers: Mapping[str, str]) -> bytes:
         if len(body) > _LARGEST:
             raise Refused(f"The body has more than {_LARGEST} bytes.", status=413, code="RequestContentTooLarge")
     return body
-
-
-async def _settle(answer: Answer) -> Answer:
-    """Waits a moment for the scheduler to do what was asked."""
-    for _ in range(round(_PATIENCE / _STEP)):
-        done = answer.later() if answer.later else None
-        if done:
-            return done
-        await asyncio.sleep(_STEP)
-    return answer
 
 
 def _check_subscription(subscription: str | None) -> None:

@@ -28,7 +28,6 @@ def create(here: Here, ask: Ask) -> Answer:
     private = {**_private(properties), "asked": wanted, "warnings": list(ask.warnings)}
     document = fresh(here, parent, "clusters", name, {**wanted, **_empty(here)})
     record = here.store.put(document["id"], "clusters", parent.id, document, private)
-    here.wake()
     return Answer(200, record.document)
 
 
@@ -95,7 +94,6 @@ def _rescale(here: Here, old: Record, scale: Document) -> Answer:
         properties["allocationState"], properties["allocationStateTransitionTime"] = "resizing", here.time()
 
     changed = here.store.update(old.id, change)
-    here.wake()
     return Answer(200, (changed or old).document)
 
 

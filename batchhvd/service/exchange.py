@@ -39,14 +39,12 @@ class Here:
         store: all state.
         root: the service's folder.
         files: the file service.
-        wake: tells the scheduler that there is something new.
         now: the clock, seconds since 1970.
     """
 
     store: Store
     root: Path
     files: FileService
-    wake: Callable[[], None]
     now: Callable[[], float]
 
     def time(self) -> str:

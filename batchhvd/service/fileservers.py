@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import base64
 import secrets
-import shutil
-import uuid
 
 from batchhvd.errors import Conflict
-from batchhvd.service import redact
+from batchhvd.service import redact, trash
 from batchhvd.service.batchai import alive, find, fresh, name_of, open_parent, parent_of
 from batchhvd.service.exchange import Answer, Ask, Document, Here
 from batchhvd.service.schema import Problem, refuse
@@ -73,9 +71,7 @@ def delete(here: Here, ask: Ask) -> Answer:
         return Answer(204)
     _refuse_in_use(here, record)
     here.store.delete(record.id)
-    folder = here.root / "shares" / record.private["account"]
-    if folder.exists():
-        shutil.rmtree(folder.rename(folder.with_name(f".deleted-{uuid.uuid4().hex}")))
+    trash.discard(here.root, here.root / "shares" / record.private["account"])
     return Answer(200)
 
 

@@ -42,7 +42,6 @@ def create(here: Here, ask: Ask) -> Answer:
     cluster = here.store.get(properties["cluster"]["id"])
     refuse(_problems(here, properties, cluster))
     record = _put(here, parent, name, properties, cluster, ask.warnings)
-    here.wake()
     return Answer(200, record.document)
 
 
@@ -60,6 +59,7 @@ def _put(
         "asked": wanted,
         "warnings": list(warnings),
         "terminate": False,
+        "queued": here.now(),
     }
     return here.store.put(document["id"], "jobs", parent.id, document, private)
 

@@ -47,7 +47,7 @@ def _share_problems(here: Here, entry: Document, at: str) -> list[Problem]:
 def _url_problems(here: Here, account: str, url: str, at: str) -> list[Problem]:
     found = mounts.share_of(url, account)
     if found is None:
-        return [Problem(at, f"must be https://{account}.file.core.windows.net/SHARE, not {url}")]
+        return [Problem(at, f"must be https://{account}.file.core.windows.net/SHARE, not {url.partition('?')[0]}")]
     share, directory = found
     folder = here.files.directory(account, share)
     if folder is None:

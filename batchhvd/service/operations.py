@@ -30,7 +30,6 @@ def begin(here: Here, ask: Ask, kind: str, target: Record, location: str = "loca
     document = {"id": id, "name": name, "kind": kind, "target": target.id, "number": target.number}
     _forget(here)
     record = here.store.put(id, "operations", "", {**document, "startTime": here.time(), "started": here.now()})
-    here.wake()
     return _pending(here, ask, record)
 
 

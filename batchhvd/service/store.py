@@ -26,6 +26,8 @@ CREATE TABLE IF NOT EXISTS resource (
     document TEXT NOT NULL, private TEXT NOT NULL, number INTEGER NOT NULL UNIQUE
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS resource_parent ON resource (type, parent, number);
+CREATE INDEX IF NOT EXISTS resource_execution ON resource (type, json_extract(document, '$.properties.executionState'));
+CREATE INDEX IF NOT EXISTS resource_provisioning ON resource (json_extract(document, '$.properties.provisioningState'));
 CREATE TABLE IF NOT EXISTS counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
 """
 
@@ -82,6 +84,20 @@ class Store:
         rows = self._connection().execute(
             f"{_SELECT} WHERE key >= ? AND key < ? ORDER BY number", (prefix, id.lower() + "0")
         )  # "0" follows "/"
+        return [_record(row) for row in rows]
+
+    def active(self) -> _list[Record]:
+        """Returns the jobs that have not ended, in the order they were made; those that have cost nothing."""
+        where = "type = 'jobs' AND json_extract(document, '$.properties.executionState') IN (?, ?, ?)"
+        rows = self._connection().execute(
+            f"{_SELECT} WHERE {where} ORDER BY number", ("queued", "running", "terminating")
+        )
+        return [_record(row) for row in rows]
+
+    def doomed(self) -> _list[Record]:
+        """Returns everything that is being deleted, in the order it was made."""
+        where = "json_extract(document, '$.properties.provisioningState') IN (?, ?)"
+        rows = self._connection().execute(f"{_SELECT} WHERE {where} ORDER BY number", ("deleting", "Deleting"))
         return [_record(row) for row in rows]
 
     def put(self, id: str, type: str, parent: str, document: Document, private: Document | None = None) -> Record:

@@ -70,6 +70,17 @@ def configuration(base: str, tenant: str) -> Answer:
     return Answer(200, body)
 
 
+def discovery(base: str) -> Answer:
+    """Answers which hosts are one authority: this one alone (as MSAL asks before it trusts a host)."""
+    host = base.partition("://")[2]
+    body = {
+        "tenant_discovery_endpoint": f"{base}/{TENANT}/v2.0/.well-known/openid-configuration",
+        "api-version": "1.1",
+        "metadata": [{"preferred_network": host, "preferred_cache": host, "aliases": [host]}],
+    }
+    return Answer(200, body)
+
+
 def _granted(tokens: Tokens, form: Mapping[str, str], version: int) -> dict[str, Any]:
     token, ends = tokens.issue()
     if version == 2:

@@ -1,0 +1,28 @@
+"""Takes directories away: at once out of sight, then off the disk, however long that takes."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import uuid
+from pathlib import Path
+
+
+def discard(root: Path, folder: Path) -> None:
+    """Moves a directory out of the way and removes it in the background; nothing happens where there is none.
+
+    What a killed service leaves behind ``empty`` removes at the next start.
+    """
+    place = root / "trash"
+    place.mkdir(exist_ok=True)
+    try:
+        moved = folder.rename(place / uuid.uuid4().hex)
+    except FileNotFoundError:
+        return
+    threading.Thread(target=shutil.rmtree, args=(moved, True), name="trash").start()
+
+
+def empty(root: Path) -> None:
+    """Removes in the background what an earlier run left in the trash."""
+    for left in (root / "trash").glob("*"):
+        threading.Thread(target=shutil.rmtree, args=(left, True), name="trash").start()
