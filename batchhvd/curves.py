@@ -1,0 +1,124 @@
+"""Learning curves: as a drawing for notebooks, as a row of blocks for terminals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from attrs import frozen
+
+Record = Mapping[str, float]
+Point = tuple[float, float]
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_NOT_CURVES = frozenset({"epoch", "writer", "rank", "seconds", "images_per_second", "learning_rate", "lr"})
+_WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 300, 170, 46, 24, 24
+_COLOURS = ("#2f6fde", "#d9730d")  # training, validation: apart for all kinds of colour vision, on light and dark
+
+
+@frozen
+class Panel:
+    """One drawing: a metric, of the training and of the validation data.
+
+    Attributes:
+        name: the metric's name, without ``val_``.
+        lines: points (epoch, value) by the full name; values that are no numbers are left out.
+    """
+
+    name: str
+    lines: Mapping[str, Sequence[Point]]
+
+
+def panels(records: Sequence[Record]) -> list[Panel]:
+    """Returns what there is to draw, ``loss`` and ``accuracy`` first.
+
+    Args:
+        records: one mapping per epoch with ``epoch`` and any metrics.
+    """
+    names = dict.fromkeys(name for record in records for name in record if name not in _NOT_CURVES)
+    groups: dict[str, dict[str, list[Point]]] = {}
+    for name in names:
+        line = [(record["epoch"], record[name]) for record in records if math.isfinite(record.get(name, math.nan))]
+        if line:
+            groups.setdefault(name.removeprefix("val_"), {})[name] = line
+    order = sorted(groups, key=lambda name: (name != "loss", name != "accuracy"))
+    return [Panel(name, groups[name]) for name in order]
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Returns a row of blocks, the lowest value as the lowest block; a value that is no number is a blank."""
+    known = [value for value in values if math.isfinite(value)]
+    low, span = min(known, default=0.0), max(known, default=0.0) - min(known, default=0.0)
+    return "".join(_block(value, low, span) for value in values)
+
+
+def _block(value: float, low: float, span: float) -> str:
+    if not math.isfinite(value):
+        return " "
+    return _BLOCKS[round((value - low) / span * (len(_BLOCKS) - 1))] if span else _BLOCKS[0]
+
+
+def svg(records: Sequence[Record]) -> str:
+    """Returns the curves as one inline SVG, or "" where there is nothing to draw.
+
+    Args:
+        records: one mapping per epoch with ``epoch`` and any metrics.
+    """
+    drawn = panels(records)
+    if not drawn:
+        return ""
+    width = _WIDTH * len(drawn)
+    inside = "".join(_panel(panel, index * _WIDTH) for index, panel in enumerate(drawn))
+    title = f"Learning curves: {', '.join(panel.name for panel in drawn)}"
+    style = f"max-width:{width}px;width:100%;font:11px sans-serif"
+    box = f'viewBox="0 0 {width} {_HEIGHT}" style="{style}"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(title)}" {box}>{inside}</svg>'
+
+
+def _panel(panel: Panel, left: int) -> str:
+    points = [point for line in panel.lines.values() for point in line]
+    (first, last), (low, high) = _range([x for x, _ in points]), _range([y for _, y in points])
+    right, bottom = _WIDTH - 12, _HEIGHT - _BOTTOM
+
+    def place(point: Point) -> Point:
+        x = _LEFT + (point[0] - first) / (last - first) * (right - _LEFT)
+        return x, bottom - (point[1] - low) / (high - low) * (bottom - _TOP)
+
+    lines = "".join(_line(name, list(map(place, line))) for name, line in panel.lines.items())
+    axes = f'<path d="M{_LEFT} {_TOP}V{bottom}H{right}" fill="none" stroke="currentColor" opacity=".4"/>'
+    ends = sorted({x for x, _ in points})
+    labels = [
+        (_LEFT - 4, _TOP + 4, "end", f"{max(y for _, y in points):.4g}"),
+        (_LEFT - 4, bottom, "end", f"{min(y for _, y in points):.4g}"),
+        (place((ends[0], low))[0], bottom + 14, "middle", f"{ends[0]:g}"),
+        (place((ends[-1], low))[0], bottom + 14, "middle", f"{ends[-1]:g}"),
+        ((_LEFT + right) / 2, bottom + 20, "middle", "epoch"),
+    ]
+    texts = "".join(
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="currentColor" opacity=".7">{text}</text>'
+        for x, y, anchor, text in (labels if len(ends) > 1 else [*labels[:3], labels[4]])
+    )
+    return f'<g transform="translate({left},0)">{_legend(panel)}{axes}{texts}{lines}</g>'
+
+
+def _range(values: Sequence[float]) -> tuple[float, float]:
+    """Returns the ends of an axis, apart also where all values are one."""
+    low, high = min(values), max(values)
+    return (low, high) if high > low else (low - 0.5, high + 0.5)
+
+
+def _line(name: str, points: Sequence[Point]) -> str:
+    validation = name.startswith("val_")
+    colour, dash = _COLOURS[validation], ' stroke-dasharray="5 3"' if validation else ""
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.2" fill="{colour}"/>' for x, y in points)
+    return f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.6"{dash}/>{dots}'
+
+
+def _legend(panel: Panel) -> str:
+    parts = [
+        f'<tspan fill="{_COLOURS[name.startswith("val_")]}" dx="{10 if index else 0}">{escape(name)}</tspan>'
+        for index, name in enumerate(panel.lines)
+    ]
+    return f'<text x="{_LEFT}" y="14" font-weight="600">{"".join(parts)}</text>'
