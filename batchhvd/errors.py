@@ -226,3 +226,117 @@ class HorovodMissing(BatchHvdError, ImportError):
 
 class HorovodBroken(HorovodMissing):
     """Horovod is installed but not built for the Keras backend in use."""
+
+
+def translate(error: Exception, *, what: str = "", remedy: str = "") -> BatchHvdError:
+    """Returns the error of this package that stands for an error of the Azure packages.
+
+    The one place where the class is chosen: by the service's code, then the HTTP status, then the kind of failure.
+
+    Args:
+        error: what an Azure client raised; an error of this package comes back as it is.
+        what: what was asked of which resource, such as ``"job 'cifar' cannot be read"``.
+        remedy: what to do next, where the caller knows better than the class does.
+    """
+    if isinstance(error, BatchHvdError):
+        return error
+    answer = _Answer(error)
+    kind = answer.kind()
+    said = f"{what}: {answer.sentence()}" if what else answer.sentence()
+    message = f"{said.rstrip('.')}. {remedy or _NEXT[kind]}"
+    evidence: dict[str, Any] = {
+        "status": answer.status,
+        "code": answer.code,
+        "target": answer.target,
+        "details": answer.details,
+        "request_id": answer.header("x-ms-request-id"),
+    }
+    if kind is Unavailable:
+        return Unavailable(message, retry_after=answer.retry_after(), **evidence)
+    return kind(message, **evidence)
+
+
+_NEXT: dict[type[ServiceError], str] = {
+    ServiceError: "Look into the service's log for the reason, then send the request again",
+    NotFound: "Check the name, or create the resource first",
+    Conflict: "Wait until it is free, delete it first, or take another name",
+    Refused: "Correct the request and send it again",
+    NotAllowed: "Check the credential, key or link; ask for a new one where it has expired",
+    ServiceRetired: (
+        "Run the job on this machine with batchhvd.local(), or connect() to a service of your own; "
+        "groups, storage accounts and file shares work there as before"
+    ),
+    Unavailable: "Check that the service runs and can be reached, then try again",
+}
+_BY_STATUS: dict[int, type[ServiceError]] = {
+    401: NotAllowed,
+    403: NotAllowed,
+    404: NotFound,
+    408: Unavailable,
+    409: Conflict,
+    412: Conflict,
+    429: Unavailable,
+}
+# What Resource Manager answers where the provider is not, or no longer, known.
+_UNKNOWN_PROVIDER = frozenset(
+    {"invalidresourcenamespace", "missingsubscriptionregistration", "noregisteredproviderfound"}
+)
+_BY_NAME: dict[str, type[ServiceError]] = {
+    "ClientAuthenticationError": NotAllowed,
+    "ServiceRequestError": Unavailable,
+    "ServiceResponseError": Unavailable,
+    "IncompleteReadError": Unavailable,
+    "ResourceNotFoundError": NotFound,
+    "ResourceExistsError": Conflict,
+    "ResourceModifiedError": Conflict,
+    "SerializationError": Refused,
+}
+
+
+class _Answer:
+    """What the service said, read out of an exception of whichever Azure package."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        self.response = getattr(error, "response", None)
+        self.status: int | None = getattr(error, "status_code", None)
+        body = getattr(error, "error", None)  # azure.core.exceptions.ODataV4Format, for answers in JSON
+        self.code = str(getattr(body, "code", None) or _text(getattr(error, "error_code", None)))
+        self.target = str(getattr(body, "target", None) or "")
+        self.details = [_detail(item) for item in getattr(body, "details", None) or ()]
+        self.message = str(getattr(body, "message", None) or getattr(error, "message", None) or error)
+
+    def kind(self) -> type[ServiceError]:
+        if self.code.lower() in _UNKNOWN_PROVIDER and "batchai" in self.message.lower():
+            return ServiceRetired
+        if self.status in _BY_STATUS:
+            return _BY_STATUS[self.status]
+        for ancestor in type(self.error).__mro__:
+            if ancestor.__name__ in _BY_NAME:
+                return _BY_NAME[ancestor.__name__]
+        if self.status is not None and self.status >= 500:
+            return Unavailable
+        return Refused if self.status is not None and 400 <= self.status < 500 else ServiceError
+
+    def sentence(self) -> str:
+        # Storage puts the request's id and the time on further lines; they are attributes here.
+        first = self.message.strip().splitlines()[0] if self.message.strip() else type(self.error).__name__
+        return f"{first} ({self.code})" if self.code and self.code not in first else first
+
+    def header(self, name: str) -> str:
+        headers = getattr(self.response, "headers", None) or {}
+        return str(headers.get(name, ""))
+
+    def retry_after(self) -> float | None:
+        try:
+            return float(self.header("Retry-After"))
+        except ValueError:  # absent, or a date, which nobody here needs
+            return None
+
+
+def _text(code: object) -> str:
+    return str(getattr(code, "value", code) or "")
+
+
+def _detail(item: object) -> dict[str, Any]:
+    return {"code": str(getattr(item, "code", "") or ""), "message": str(getattr(item, "message", "") or "")}
