@@ -114,10 +114,14 @@ def _shrink(properties: Document, private: Document, uses: Sequence[Use], busy: 
     if surplus <= 0:
         return _wishes(properties, private, uses)
     latest = {name: use.number for use in uses for name in use.nodes}
-    # First those that are of no use, then idle ones, then those of the latest jobs.
-    order = sorted(
-        reversed(staying), key=lambda name: (name not in private["unusable"], name in busy, -latest.get(name, 0))
-    )
+    idle = private["idle"]
+
+    def rank(place: int) -> tuple[bool, bool, int, float, int]:
+        """Puts those of no use first, then those idle longest, then those of the latest jobs, then the last to come."""
+        name = staying[place]
+        return name not in private["unusable"], name in busy, -latest.get(name, 0), idle.get(name, 0.0), -place
+
+    order = [staying[place] for place in sorted(range(len(staying)), key=rank)]
     private["leaving"].extend(order[:surplus])
     return _wishes(properties, private, uses)
 
@@ -211,3 +215,8 @@ def _state(private: Document, name: str, leaving: set[str], busy: set[str]) -> s
 def stamp(now: float) -> str:
     """Returns a time as the documents show it: UTC, with milliseconds."""
     return datetime.fromtimestamp(now, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def moment(text: str) -> float:
+    """Returns the seconds since 1970 of a time as ``stamp`` writes it."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()

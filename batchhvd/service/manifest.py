@@ -15,7 +15,7 @@ _BLOCK = 1 << 20
 def seal(directories: Iterable[Path], job: str, time: str) -> None:
     """Writes ``manifest.json`` into each of a job's own directories, naming every file below it.
 
-    ``{"job", "sealed", "files": {"stdouterr/stdout.txt": {"size", "sha256"}, …}}``, with paths relative to the manifest.
+    ``{"job", "sealed", "files": {"stdouterr/stdout.txt": {"size", "sha256"}, …}}``; paths are relative to the manifest.
     """
     for directory in directories:
         files = {str(path.relative_to(directory)): _facts(path) for path in _files(directory)}

@@ -1,0 +1,72 @@
+"""Which waiting jobs start, in which order, and why the others wait. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+PATIENCE = 60.0  # seconds that a waiting job lets smaller ones pass
+_PRIORITIES = {"high": 0, "normal": 1, "low": 2}
+
+
+@frozen
+class Waiting:
+    """A job in the queue of a cluster.
+
+    Attributes:
+        id: the job's id.
+        name: for the reasons of others.
+        number: the order of creation.
+        priority: ``"high"``, ``"normal"`` or ``"low"``.
+        nodes: how many it needs.
+        since: when it was queued, seconds since 1970.
+    """
+
+    id: str
+    name: str
+    number: int
+    priority: str
+    nodes: int
+    since: float
+
+
+@frozen
+class Decision:
+    """What happens to a queue.
+
+    Attributes:
+        starts: job id and the nodes it gets, in the order of starting.
+        reasons: why each other job waits, by its id.
+    """
+
+    starts: tuple[tuple[str, tuple[str, ...]], ...]
+    reasons: dict[str, str]
+
+
+def decide(waiting: Sequence[Waiting], free: Sequence[str], size: int, now: float) -> Decision:
+    """Gives the free nodes to waiting jobs.
+
+    Jobs start by priority, and in the order of their creation among equals. A job that does not fit the free nodes lets
+    those behind it pass for ``PATIENCE`` seconds; after that the free nodes are kept for it, so that no stream of small
+    jobs can starve it. A job larger than the cluster holds nobody up.
+
+    Args:
+        waiting: the queue, in any order.
+        free: names of the idle nodes.
+        size: how many nodes the cluster has or is getting.
+        now: seconds since 1970.
+    """
+    left, starts, reasons, head = list(free), [], {}, None
+    for job in sorted(waiting, key=lambda job: (_PRIORITIES[job.priority], job.number)):
+        if job.nodes > size:
+            reasons[job.id] = f"needs {job.nodes} nodes; the cluster has {size}: resize it"
+        elif head is not None:
+            reasons[job.id] = f"waits behind the job {head.name}, for which nodes are kept free"
+        elif job.nodes <= len(left):
+            starts.append((job.id, tuple(left[: job.nodes])))
+            del left[: job.nodes]
+        else:
+            reasons[job.id] = f"needs {job.nodes} nodes, of which {len(left)} are free"
+            head = job if now - job.since >= PATIENCE else None
+    return Decision(tuple(starts), reasons)
