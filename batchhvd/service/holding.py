@@ -18,6 +18,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from batchhvd.service.store import Store
+
 LONGEST = 60.0
 """Seconds that no answer is held longer than: a connection that is silent for longer may be dropped on its way."""
 
@@ -66,6 +68,16 @@ class Holding:
             if not answer.withheld:
                 return
             await asyncio.sleep(_STEP)
+
+
+def job_over(store: Store) -> Callable[[str], bool]:
+    """Returns what says of a job's id whether the job has ended, or is gone."""
+
+    def over(id: str) -> bool:
+        record = store.get(id)
+        return record is None or record.document["properties"].get("executionState") in ("succeeded", "failed")
+
+    return over
 
 
 class _Answer:
