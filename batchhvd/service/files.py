@@ -54,13 +54,7 @@ class Files:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._disk = Disk(Path(root))
-        self._keys = keys
         self._gate = Gate(keys, now)
-
-    def claims(self, scope: Mapping[str, Any]) -> bool:
-        """Says whether a request is for a storage account that exists, by its host or its path's first segment."""
-        account = files_request.account_in(scope)
-        return bool(account) and self._keys(account) is not None
 
     def sas(self, account: str, share: str, path: str, permission: str, expiry: float) -> str:
         """Returns the query string of a link to a file, or to a whole share where ``path`` is "".
@@ -106,7 +100,7 @@ class Files:
         except ServiceError as error:
             return refusal(error)
         except Exception:
-            _log.exception("%s %s failed", scope["method"], scope["path"])
+            _log.exception("%s %s failed", scope["method"], scope.get("raw_path", b"").decode("latin-1"))
             return refusal(refuse("InternalError"))
 
     def _act(self, action: Action, request: Request) -> Answer:

@@ -76,6 +76,8 @@ def abort_copy(disk: Disk, request: Request) -> Answer:
 
 
 def _check_room(request: Request, old: Spot, new: Spot) -> None:
+    if new.names[: len(old.names)] == old.names and new.names != old.names:
+        raise refuse("InvalidHeaderValue", "A directory cannot move into itself.")
     there = existing(new)
     check_write(request, there)
     if there is None:

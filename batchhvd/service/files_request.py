@@ -116,18 +116,9 @@ def read(scope: Mapping[str, Any]) -> Request:
         raw_path=raw_path,
         query=_query(scope.get("query_string", b"").decode("latin-1")),
         headers=headers,
-        scheme=scope.get("scheme", "http"),
+        scheme=_scheme(scope, headers),
         client=(scope.get("client") or ("", 0))[0],
     )
-
-
-def account_in(scope: Mapping[str, Any]) -> str:
-    """Returns the storage account that a scope would be for, by its host or else by its first segment; maybe ""."""
-    host = next((value for name, value in scope["headers"] if name == b"host"), b"").decode("latin-1")
-    found = _FILE_HOST.match(host.lower())
-    segments = scope.get("raw_path", b"").decode("latin-1").split("/", 2)
-    first = found[1] if found else (*segments, "")[1]
-    return first if _ACCOUNT.fullmatch(first) else ""
 
 
 def is_name(account: str, share: str) -> bool:
@@ -166,6 +157,12 @@ def _names(rest: str) -> tuple[str, ...]:
         if len(os.fsencode(name)) > 255:
             raise refuse("InvalidResourceName", "A name takes 255 bytes at most.")
     return names
+
+
+def _scheme(scope: Mapping[str, Any], headers: Mapping[str, str]) -> str:
+    """Returns the scheme that the client used, which a proxy with TLS before the service tells."""
+    forwarded = headers.get("x-forwarded-proto", "").lower()
+    return forwarded if forwarded in ("http", "https") else str(scope.get("scheme", "http"))
 
 
 def _headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:

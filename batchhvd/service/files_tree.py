@@ -175,7 +175,10 @@ class _Walk:
         self._links += 1
         if self._links > _MOST_LINKS:
             raise refuse("ResourceNotFound", "Its links go in a circle.")
-        target = os.readlink(name, dir_fd=self.fd)
+        try:
+            target = os.readlink(name, dir_fd=self.fd)
+        except OSError:
+            raise refuse("ResourceNotFound", "A link went away while it was followed.") from None
         if target.startswith("/"):
             target = self._inside(target)
             self._restart([])

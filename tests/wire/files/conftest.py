@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import uvicorn
 from azure.storage.fileshare import ShareClient, ShareServiceClient
@@ -62,6 +63,13 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         thread.join(20)
     running.files.close()
     assert not list((running.root / ".files" / "staging").iterdir()), "a file was left half made"
+
+
+@pytest.fixture(scope="session")
+def web() -> Iterator[httpx.Client]:
+    """A plain HTTP client, for what the storage client does not send."""
+    with httpx.Client(trust_env=False, timeout=20) as client:
+        yield client
 
 
 @pytest.fixture
