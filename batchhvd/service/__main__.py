@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib
-import importlib.util
 import signal
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
 from batchhvd.engines.base import load
 from batchhvd.errors import EngineError
-from batchhvd.service import accounts, app, process, tls, trash
+from batchhvd.service import accounts, app, holding, process, tls, trash
+from batchhvd.service.environment import Site
 from batchhvd.service.files import Files
-from batchhvd.service.store import Record, Store
+from batchhvd.service.scheduler import Scheduler
+from batchhvd.service.store import Store
 
 WRONG, IN_USE = 2, 3
 _FILES = ("endpoint", "endpoint-tls", "proxy")
@@ -45,6 +44,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--root", required=True, metavar="DIR", help="the folder that holds all state")
     parser.add_argument("--port", type=int, default=0, help="the port on 127.0.0.1 (default: a free one)")
     parser.add_argument("--engine", default="processes", help="what runs the jobs (default: processes)")
+    parser.add_argument(
+        "--option", type=_setting, action="append", default=[], metavar="NAME=VALUE", help="a setting of the engine"
+    )
+    parser.add_argument(
+        "--prepare",
+        choices=("overlay", "host", "skip"),
+        default="overlay",
+        help="where job preparations run: in a layer over the machine's files (needs root), on the machine, nowhere",
+    )
     parser.add_argument("--idle", type=float, default=0, metavar="SECONDS", help="end when nothing needed it so long")
     parser.add_argument("--tls", action="store_true", help="also speak https, and be the proxy for Azure's own names")
     return parser
@@ -65,41 +73,48 @@ class Run:
         self._root, self._options = root, options
         self._store = Store(root / "state.sqlite")
         self._wake, self._stop = threading.Event(), threading.Event()
-        self._activity = process.Activity(self._active)
-        self._tick = _scheduler(self._store, root, options.engine)
+        self._activity = process.Activity(lambda: bool(self._store.active()))
+        site = Site(sys.executable, options.prepare, str(root / "layers"), dict(options.option))
+        scheduler = Scheduler(self._store, root, load(options.engine), site=site)
+        self._thread = threading.Thread(
+            target=process.schedule, args=(scheduler, self._wake, self._stop), name="scheduler"
+        )
 
     def run(self) -> None:
         """Serves until it is to end; what runs goes on without the service."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._stop.set())
-        thread = threading.Thread(
-            target=process.schedule, args=(self._tick, self._wake, self._stop, self._moves), name="scheduler"
-        )
         try:
-            asyncio.run(self._serve(thread))
+            asyncio.run(self._serve())
         finally:
             for name in _FILES:
                 (self._root / name).unlink(missing_ok=True)
             self._stop.set()
             self._wake.set()
-            if thread.ident:
-                thread.join()
+            if self._thread.ident:
+                self._thread.join()
 
-    async def _serve(self, scheduler: threading.Thread) -> None:
+    async def _serve(self) -> None:
         files = Files(self._root / "shares", lambda account: accounts.keys_of(self._store, account))
         touch, token = self._activity.touch, process.token(self._root)
-        application = app.build(self._store, self._root, token, self._wake.set, files, touch=touch)
+        application = holding.Holding(
+            app.build(self._store, self._root, token, self._wake.set, files, touch=touch),
+            ended=holding.job_over(self._store),
+            closing=self._stop.is_set,
+        )
         listener = process.listen(self._options.port)
         servers = [(process.server(application), listener)]
         async with AsyncExitStack() as proxies:
             if self._options.tls:
                 servers.append(await self._secure(application, proxies))
-            scheduler.start()
+            self._thread.start()
             await process.serve(
                 servers, lambda: self._announce(process.url(listener)), self._ended, proxies.pop_all().aclose
             )
 
-    async def _secure(self, application: app.App, proxies: AsyncExitStack) -> tuple[process.Server, process.Socket]:
+    async def _secure(
+        self, application: holding.Holding, proxies: AsyncExitStack
+    ) -> tuple[process.Server, process.Socket]:
         identity, listener = tls.identity(self._root), process.listen(0)
         proxy = tls.Proxy(listener.getsockname()[1])
         front = process.listen(0)
@@ -115,26 +130,14 @@ class Run:
 
     def _ended(self) -> bool:
         idle = self._options.idle
-        return self._stop.is_set() or bool(idle and self._activity.unneeded(idle))
-
-    def _active(self) -> bool:
-        return any(map(_unfinished, self._store.list("jobs")))
-
-    def _moves(self) -> bool:
-        clusters = self._store.list("clusters")
-        return self._active() or any(r.document["properties"]["allocationState"] == "resizing" for r in clusters)
+        return not self._thread.is_alive() or self._stop.is_set() or bool(idle and self._activity.unneeded(idle))
 
 
-def _scheduler(store: Store, root: Path, engine: str) -> Callable[[], None]:
-    if importlib.util.find_spec("batchhvd.service.scheduler") is None:
-        return lambda: None
-    module = importlib.import_module("batchhvd.service.scheduler")
-    tick: Callable[[], None] = module.Scheduler(store, root, load(engine)).tick
-    return tick
-
-
-def _unfinished(job: Record) -> bool:
-    return job.document["properties"]["executionState"] not in ("succeeded", "failed")
+def _setting(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    if not name or not value:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
 
 
 if __name__ == "__main__":

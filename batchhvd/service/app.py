@@ -37,6 +37,7 @@ _FILE_HOST = re.compile(r"[a-z0-9]{3,24}\.file\.", re.IGNORECASE)
 _ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
 _TOKEN = re.compile(r"/(?:[^/]+/)?(oauth2/token|oauth2/v2\.0/token)/?", re.IGNORECASE)
 _CONFIGURATION = re.compile(r"/([^/]+)/v2\.0/\.well-known/openid-configuration", re.IGNORECASE)
+_WRITES = frozenset({"PUT", "PATCH", "DELETE"})
 _LARGEST = 4 * 1024 * 1024
 # A scheduler that is done this soon spares the client a second look.
 _PATIENCE, _STEP = 0.4, 0.02
@@ -144,7 +145,7 @@ class App:
             log.exception("%s %s failed; request %s", request.method, path, request_id)
             text = f"The service failed on this request; its log tells more under {request_id}."
             answer = Answer(500, {"error": {"code": "InternalServerError", "message": text}})
-        if request.method != "GET" or answer.status >= 400:
+        if request.method in _WRITES or answer.status >= 400:
             took = 1000 * (time.perf_counter() - started)
             log.info("%s %s %d %.1f ms %s", request.method, path, answer.status, took, request_id)
         return answer
@@ -164,12 +165,12 @@ class App:
 
     def _do(self, method: str, act: Callable[[], Answer]) -> Answer:
         """Acts; what writes does so in one transaction, so that the scheduler cannot take a parent away meanwhile."""
-        if method not in ("PUT", "PATCH", "DELETE"):
+        if method not in _WRITES:
             answer = act()
         else:
             with self._here.store.transaction():
                 answer = act()
-        if method in ("PUT", "PATCH", "DELETE") or answer.later:
+        if method in _WRITES or answer.later:
             self._wake()
         return answer
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import uvicorn
 
@@ -70,7 +70,13 @@ Socket = socket.socket
 
 def listen(port: int) -> Socket:
     """Returns a listening socket on the loopback interface; port 0 takes a free one."""
-    listener = socket.create_server(("127.0.0.1", port), backlog=512)
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # An answer leaves in two pieces. Without this the second one waits 40 ms for the client's acknowledgement;
+    # connections inherit it.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    listener.bind(("127.0.0.1", port))
+    listener.listen(512)
     listener.setblocking(False)
     return listener
 
@@ -162,15 +168,22 @@ async def serve(
     await asyncio.gather(*running)
 
 
-def schedule(tick: Callable[[], None], wake: threading.Event, stop: threading.Event, moves: Callable[[], bool]) -> None:
+class Ticking(Protocol):
+    """What moves with each tick, and says afterwards whether anything still moves."""
+
+    active: bool
+
+    def tick(self) -> None:
+        """Moves everything one step."""
+
+
+def schedule(scheduler: Ticking, wake: threading.Event, stop: threading.Event) -> None:
     """Calls the scheduler again and again: at once when woken, ten times a second while something moves."""
     while not stop.is_set():
         wake.clear()
-        pause = 0.5
         try:
-            tick()
-            pause = 0.1 if moves() else 0.5
+            scheduler.tick()
         except Exception:
             # The next tick may well succeed; a scheduler that is gone never would.
             log.exception("the scheduler failed; it goes on")
-        wake.wait(pause)
+        wake.wait(0.1 if scheduler.active else 0.5)
