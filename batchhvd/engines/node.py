@@ -24,10 +24,14 @@ import collections
 import contextlib
 import ctypes
 import fcntl
+import glob
+import hashlib
 import json
 import os
 import re
 import selectors
+import shlex
+import shutil
 import signal
 import socket
 import struct
@@ -49,6 +53,7 @@ GRACE = 3.0  # seconds between SIGTERM and SIGKILL
 PARTIAL = 0.2  # seconds that an unfinished line may wait
 BEAT = 0.2  # seconds between two looks at stop.json
 TAIL = 20  # lines kept of each rank
+IDLE_SHARE = 0.1  # of a core; a rank below that only waits (Horovod's own thread takes a few percent)
 
 
 # ---- files ---------------------------------------------------------------------------------------------------------
@@ -155,6 +160,55 @@ def end_all(root: int, seconds: float = 2.0) -> None:
         time.sleep(0.01)  # the kernel needs a moment to let them go
 
 
+def cpu_seconds(pids: list[int]) -> float:
+    """Returns the processor time that processes have used so far."""
+    rate = os.sysconf("SC_CLK_TCK")
+    return sum(int(stat[11]) + int(stat[12]) for stat in map(_stat, pids) if stat) / rate
+
+
+def stacks(pid: int, last_chance: bool) -> str:
+    """Returns what a process is doing: its Python stacks where they can be had, else what the kernel says.
+
+    py-spy reads them from outside. Without it a process that has a handler for SIGUSR1 is asked to write them itself,
+    and one that is about to be ended anyway gets SIGABRT, at which Python's faulthandler writes them to its stderr.
+    """
+    if (spy := shutil.which("py-spy")) is not None:
+        found = subprocess.run(
+            [spy, "dump", "--nonblocking", "--pid", str(pid)], capture_output=True, text=True, timeout=20
+        )
+        if found.returncode == 0:
+            return f"process {pid}: {found.stdout}"
+    told = _kernel_says(pid)
+    if _catches(pid, signal.SIGUSR1):
+        send([pid], signal.SIGUSR1)
+        return f"{told}; it was asked to write its stacks to stderr.txt (SIGUSR1)"
+    if last_chance and _catches(pid, signal.SIGABRT):
+        send([pid], signal.SIGABRT)
+        send([pid], signal.SIGCONT)
+        return f"{told}; it was told to write its stacks to stderr.txt and end (SIGABRT)"
+    return told
+
+
+def _kernel_says(pid: int) -> str:
+    words = []
+    for name in ("comm", "wchan"):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/{name}", encoding="utf-8", errors="replace") as file:
+            words.append(file.read().strip())
+    return f"process {pid}: {' in '.join(words)}, state {(_stat(pid) or ['gone'])[0]}"
+
+
+def _catches(pid: int, number: int) -> bool:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+        mask = next((line.split()[1] for line in file if line.startswith("SigCgt:")), "0")
+        return bool(int(mask, 16) >> (number - 1) & 1)
+    return False
+
+
+def gpus() -> list[str]:
+    """Returns the device files of this machine's NVIDIA GPUs."""
+    return glob.glob("/dev/nvidia[0-9]*")
+
+
 def memory_kills() -> int:
     """Returns how many processes the kernel has killed for want of memory since it started."""
     try:
@@ -191,6 +245,7 @@ class Stream:
         self.descriptor, self.sink, self.last = descriptor, sink, last
         self.pending = b""
         self.since = 0.0
+        self.count = 0
 
     def read(self, now: float) -> bool:
         """Takes what has arrived and writes the whole lines of it; False at the end."""
@@ -198,6 +253,7 @@ class Stream:
         if not self.pending:
             self.since = now
         self.pending += data
+        self.count += len(data)
         self.last += data
         del self.last[:-8192]
         self._emit(len(self.pending) if not data else self.pending.rfind(b"\n") + 1, now)
@@ -266,11 +322,17 @@ class Child:
         self.pipes = tuple(pipe for pipe in (self.process.stdout, self.process.stderr) if pipe is not None)
         self.last = bytearray()
         self.streams = [Stream(pipe.fileno(), sink, self.last) for pipe, sink in zip(self.pipes, sinks, strict=True)]
+        self.both = tuple(self.streams)
         self.pid = self.process.pid
         self.kills = memory_kills()
         self.record: Document = {"rank": rank, "pid": self.pid, "started": time.time(), "ended": None, "exit": None}
         self.record |= {"signal": None, "memory": False, "tail": []}
         self.ended_at: float | None = None
+
+    @property
+    def written(self) -> int:
+        """How many bytes it has written so far."""
+        return sum(stream.count for stream in self.both)
 
     @property
     def over(self) -> bool:
@@ -385,6 +447,156 @@ def outgoing(address: str) -> str:
     return next((name for name, value in interfaces() if value == own), "")
 
 
+# ---- a copy-on-write view of the machine ---------------------------------------------------------------------------
+
+
+_NEWNS, _READ_ONLY, _BIND, _REC, _PRIVATE, _DETACH = 0x20000, 1, 4096, 16384, 1 << 18, 2
+_SHARED = ("/proc", "/sys", "/dev")  # the kernel's own trees, the same inside
+_KERNEL = {
+    "proc",
+    "sysfs",
+    "devtmpfs",
+    "devpts",
+    "cgroup",
+    "cgroup2",
+    "mqueue",
+    "debugfs",
+    "tracefs",
+    "securityfs",
+    "bpf",
+}
+
+
+def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str = "") -> None:
+    """Calls mount(2).
+
+    Raises:
+        OSError: the kernel refused; its filename is the target.
+    """
+    arguments = (
+        source.encode(),
+        os.fsencode(target),
+        kind.encode() or None,
+        ctypes.c_ulong(flags),
+        options.encode() or None,
+    )
+    if _LIBC.mount(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), target)
+
+
+def own_mounts() -> None:
+    """Gives this process a mount table of its own; what it mounts is gone with it and its children.
+
+    Raises:
+        OSError: this is not Linux, or the process has not the right (root has it, unless a container took it away).
+    """
+    if not LINUX:
+        raise OSError("only Linux has copy-on-write views")
+    if _LIBC.unshare(_NEWNS) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    mount("none", "/", flags=_REC | _PRIVATE)
+
+
+def mount_points() -> list[str]:
+    """Returns where file systems that hold files are mounted, "/" first; those of the kernel are left out."""
+    found = ["/"]
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        for line in file:
+            left, _, right = line.partition(" - ")
+            point = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), left.split()[4])
+            inside = any(f"{point}/".startswith(f"{shared}/") for shared in _SHARED)
+            if right.split()[0] not in _KERNEL and not inside and point not in found:
+                found.append(point)
+    return found
+
+
+class View:
+    """The machine's files as they are, with every change kept in a folder: an overlay over each mounted file system.
+
+    Attributes:
+        root: the directory that is the view's "/".
+    """
+
+    def __init__(self, root: Path, changes: Path, below: Path | None, binds: Sequence[Path]) -> None:
+        """Mounts the view.
+
+        Args:
+            root: an empty directory.
+            changes: the folder that takes the changes; not on an overlay, nor on NFS.
+            below: the changes of another view, seen but not altered, or None.
+            binds: directories that are the real ones inside too.
+        """
+        self.root = root
+        self.mounted: list[str] = []
+        root.mkdir(parents=True, exist_ok=True)
+        for point in mount_points():
+            self._overlay(point, changes, below)
+        for shared in _SHARED:
+            self._mount(shared, self._inside(shared), flags=_BIND | _REC)
+        for path in binds:
+            place = self._inside(str(path))
+            os.makedirs(place, exist_ok=True)
+            self._mount(str(path), place, flags=_BIND)
+
+    def _inside(self, path: str) -> str:
+        return str(self.root) + path.rstrip("/")
+
+    def _mount(self, source: str, target: str, **options: Any) -> None:
+        mount(source, target, **options)
+        self.mounted.append(target)
+
+    def _overlay(self, point: str, changes: Path, below: Path | None) -> None:
+        if not os.path.isdir(point):  # containers mount single files, such as /etc/resolv.conf
+            return self._mount(point, self._inside(point), flags=_BIND)
+        name = hashlib.sha256(os.fsencode(point)).hexdigest()[:16]
+        lower = point
+        if below is not None and (below / name).is_dir():
+            # Stacked, not side by side: the kernel refuses a lower layer that lies inside another one, here inside "/".
+            lower = str(changes / name / "below")
+            self._stack(point, below / name, lower, flags=_READ_ONLY)
+        return self._stack(lower, changes / name, self._inside(point) or "/")
+
+    def _stack(self, lower: str, changes: Path, target: str, flags: int = 0) -> None:
+        upper, work = changes / "up", changes / "work"
+        if not upper.exists():
+            upper.mkdir(parents=True)
+            work.mkdir()
+            shutil.copystat(lower, upper)
+        os.makedirs(target, exist_ok=True)
+        paths = {"lowerdir": lower, "upperdir": str(upper), "workdir": str(work)}
+        options = ",".join(f"{name}={_escape(path)}" for name, path in paths.items())
+        self._mount("overlay", target, kind="overlay", flags=flags, options=options)
+
+    def enter(self, directory: Path) -> None:
+        """Makes the view this process's world; for a child that is about to start a program."""
+        os.chroot(self.root)
+        os.chdir(directory)
+
+    def close(self) -> None:
+        """Takes the view away."""
+        for target in reversed(self.mounted):
+            _LIBC.umount2(os.fsencode(target), _DETACH)
+        self.mounted.clear()
+
+
+def _escape(path: str) -> str:
+    return re.sub(r"([\\:,])", r"\\\1", path)
+
+
+def layer_name(command: str, variables: dict[str, str]) -> str:
+    """Returns a name that stands for a preparation and all that decides what it does on this machine."""
+    used = sorted(name for name in set(re.findall(r"\w+", command, flags=re.ASCII)) if name in variables)
+    facts = [command, variables.get("PATH", ""), *(f"{name}={variables[name]}" for name in used)]
+    for folder in variables.get("PATH", "").split(":"):
+        places = [folder, *glob.glob(f"{glob.escape(os.path.dirname(folder))}/lib/python3*/site-packages")]
+        facts += [f"{place} {os.stat(place).st_mtime_ns}" for place in places if place and os.path.isdir(place)]
+    digest = hashlib.sha256("\0".join(facts).encode("utf-8", "surrogateescape"))
+    with contextlib.suppress(OSError), open("/var/lib/dpkg/status", "rb") as file:
+        digest.update(file.read())
+    return digest.hexdigest()[:32]
+
+
 # ---- the node ------------------------------------------------------------------------------------------------------
 
 
@@ -402,9 +614,11 @@ class Node:
         self.loopback = loopback or len(self.task["nodes"]) == 1
         self.logs = Path(self.task["logs"])
         self.children: list[Child] = []
+        self.view: View | None = None  # the world of the ranks, where a preparation has changed it
         self.asked = ""
         self.stopping: float | None = None  # when the ranks were asked to end
-        self.started = time.monotonic()
+        self.started = self.looked = self.lively = time.monotonic()
+        self.seen, self.warned = (0, 0.0), False
         self.record = {
             "index": index,
             "node": self.name,
@@ -424,6 +638,8 @@ class Node:
 
     def run(self) -> int:
         """Does everything and returns the exit code: 0, or that of this node's first failure."""
+        self._room = self.folder / f".room-{self.index}"
+        self._room.write_bytes(b"\0" * 65536)  # given up when the disk is full, so that the records still fit
         self.save()
         self._open()
         try:
@@ -432,6 +648,9 @@ class Node:
             self.attend(self._done)
         except Stopped:
             self.note("stopped before the ranks were started")
+        except OSError as error:
+            self._room.unlink(missing_ok=True)
+            self.fail("engine", f"the node cannot go on: {error}")
         finally:
             self.finish()
         return next((child.record["exit"] for child in self.children if child.record["exit"]), 0)
@@ -456,48 +675,130 @@ class Node:
             self.note(notice)
 
     def prepare(self) -> None:
-        """Runs the preparation, where there is one."""
+        """Runs the preparation, where there is one, or finds what an earlier run of it has left."""
         command = self.task["preparation"]
         if command is None:
             return
-        sinks = tuple(Sink(self.logs / f"{stream}-job_prep-{self.name}.txt") for stream in ("stdout", "stderr"))
-        if self.task["prepare"] != "host":
-            notice = f"job preparation skipped on this machine: {command}\n"
-            self.note(notice.strip())
-            sinks[0].write(notice.encode())
-            self.record["preparation"] = {"exit": 0, "seconds": 0.0, "where": "skip"}
-            return
-        began = time.monotonic()
-        child = self._child(-1, command, self.variables(), sinks)
-        self.attend(lambda: child.over)
-        code = child.record["exit"]
-        self.record["preparation"] = {"exit": code, "seconds": time.monotonic() - began, "where": "host"}
-        self.save()
-        self.children.remove(child)
+        sinks = [Sink(self.logs / f"{stream}-job_prep-{self.name}.txt") for stream in ("stdout", "stderr")]
+        where, began, code = self.task["prepare"], time.monotonic(), 0
+        tail: list[str] = []
+        if where == "overlay":
+            where = self._sandbox()
+        if where == "skip":
+            self.note(f"the job preparation is skipped: {command}")
+            sinks[0].write(f"The job preparation was skipped on this machine: {command}\n".encode())
+        elif where == "host":
+            code, tail = self._prepare_on(None, command, sinks)
+        else:
+            code, tail = self._prepare_layer(command, sinks)
+        self.record["preparation"] = {"exit": code, "seconds": time.monotonic() - began, "where": where}
+        self.note(f"preparation ({where}) ended with exit code {code}")
         if code and self.stop() is None:
-            self.record["ranks"] = []
-            self.fail(
-                "preparation", f"the preparation ended with exit code {code}", code=code, tail=child.record["tail"]
-            )
+            self.fail("preparation", f"the preparation ended with exit code {code}", code=code, tail=tail)
         if self.stop() is not None:
             raise Stopped
+
+    def _sandbox(self) -> str:
+        """Says where the preparation runs: in an overlay, or nowhere where this machine does not allow one."""
+        try:
+            own_mounts()
+            self.layers = Path(self.task.get("layers") or self.folder / "layers")
+            self.layers.mkdir(parents=True, exist_ok=True)
+            self._try_view()
+        except OSError as error:
+            self.note(f"a preparation must not change this machine, and no copy-on-write view can be made: {error}")
+            return "skip"
+        return "overlay"
+
+    def _try_view(self) -> None:
+        """Mounts a view once; where the folder of layers cannot take changes, memory does."""
+        try:
+            self._view(self.layers / f".try-{os.getpid()}", None).close()
+        except OSError:
+            mount("tmpfs", str(self.layers), "tmpfs", options="mode=700")
+            self._view(self.layers / f".try-{os.getpid()}", None).close()
+        shutil.rmtree(self.layers / f".try-{os.getpid()}")
+
+    def _view(self, changes: Path, below: Path | None) -> View:
+        root = self.folder / f"root-{self.index}"
+        links = [
+            link.resolve()
+            for name in ("mounts", "cluster")
+            for link in (self.folder / name).glob("**/*")
+            if link.is_symlink()
+        ]
+        return View(root, changes, below, [self.folder, self.logs, *links])
+
+    def _prepare_layer(self, command: str, sinks: Sequence[Sink]) -> tuple[int, list[str]]:
+        """Runs a preparation in a layer, once; whoever comes while it runs waits, whoever comes later finds it done."""
+        layer = self.layers / layer_name(command, self.variables())
+        lock = os.open(layer.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.attend(lambda: _locked(lock) or self.stop() is not None)
+        if self.stop() is not None:
+            raise Stopped
+        code, tail = 0, list[str]()
+        if (layer / "done").exists():
+            self.note(f"the preparation is done already: {layer.name}")
+        else:
+            code, tail = self._fill(layer, command)
+        for sink, name in zip(sinks, ("stdout", "stderr"), strict=True):
+            sink.write((layer / name).read_bytes())
+        if code:
+            shutil.rmtree(layer)
+        else:
+            self.view = self._stacked(layer / "changes")
+        os.close(lock)
+        return code, tail
+
+    def _stacked(self, below: Path) -> View:
+        """Returns the view of this node's ranks: what the preparation changed, and changes of their own above it."""
+        changes = self.folder / f"changes-{self.index}"
+        try:
+            return self._view(changes, below)
+        except OSError as error:  # such as in a container, whose "/" is an overlay already: the kernel stacks two
+            self.note(f"the prepared layer is copied, since it cannot be stacked: {error}")
+            shutil.rmtree(changes)
+            subprocess.run(["cp", "-a", str(below), str(changes)], check=True)
+            return self._view(changes, None)
+
+    def _fill(self, layer: Path, command: str) -> tuple[int, list[str]]:
+        shutil.rmtree(layer, ignore_errors=True)  # what a preparation that was killed has left
+        layer.mkdir(mode=0o700)
+        sinks = [Sink(layer / name) for name in ("stdout", "stderr")]
+        view = self._view(layer / "changes", None)
+        code, tail = self._prepare_on(view, command, sinks)
+        end_all(os.getpid())  # a daemon that it started would hold the layer
+        view.close()
+        if code == 0 and self.stop() is None:
+            (layer / "done").write_text(command, encoding="utf-8")
+        return code, tail
+
+    def _prepare_on(self, view: View | None, command: str, sinks: Sequence[Sink]) -> tuple[int, list[str]]:
+        self.note(f"preparation: {command}")
+        child = self._child(-1, command, {"DEBIAN_FRONTEND": "noninteractive"} | self.variables(), sinks, view)
+        self.attend(lambda: child.over)
+        self.children.remove(child)
+        return child.record["exit"], child.record["tail"]
 
     def start(self) -> None:
         """Starts this node's ranks, or none where the launch puts them elsewhere."""
         self.require_script()
+        self.name_hosts()
         commands = self.commands()
         server = None
-        meeting: dict[str, str] = {}
+        meeting = {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo"}
         if self.task["launch"] == "horovod" and sum(self.task["ranks"]) > 1:
-            server, meeting = self.meet()
+            server, place = self.meet()
+            meeting |= place
         for rank, local, command in commands:
             variables = self.variables() | (
                 self.place(rank, local) | meeting if self.task["launch"] == "horovod" else {}
             )
-            self._child(rank, command, variables, self.sinks)
+            self._child(rank, command, variables, self.sinks, self.view)
         if server is not None:
             server.start()  # only now: children are made while there is one thread
         self.record["state"] = "running"
+        self.looked = self.lively = time.monotonic()
         self.save()
 
     def require_script(self) -> None:
@@ -510,13 +811,43 @@ class Node:
 
     def commands(self) -> list[tuple[int, int, str]]:
         """Returns rank, local rank and command of what this node starts."""
-        if self.task["launch"] != "horovod":
-            return [(0, 0, self.task["command"])] if self.index == 0 else []
-        first = sum(self.task["ranks"][: self.index])
-        return [(first + local, local, self.task["command"]) for local in range(self.task["ranks"][self.index])]
+        if self.task["launch"] == "horovod":
+            first = sum(self.task["ranks"][: self.index])
+            return [(first + local, local, self.task["command"]) for local in range(self.task["ranks"][self.index])]
+        if self.index != 0:
+            return []
+        return [(0, 0, self.task["command"] if self.task["launch"] == "single" else self.mpirun())]
 
-    def _child(self, rank: int, command: str, variables: dict[str, str], sinks: Sequence[Sink]) -> Child:
-        child = Child(rank, command, variables, Path(variables["AZ_BATCHAI_JOB_TEMP"]), sinks)
+    def mpirun(self) -> str:
+        """Returns the command line of Open MPI's launcher."""
+        words = ["mpirun", "-np", str(sum(self.task["ranks"])), "--hostfile", str(self.folder / "hostfile")]
+        words += ["--oversubscribe", "--bind-to", "none", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
+        for name in (*self.task["environment"], *self.task["secrets"], "OMP_NUM_THREADS", "BATCHHVD_NODE"):
+            words += ["-x", name]
+        return shlex.join([*words, "/bin/sh", "-c", self.task["command"]])
+
+    def name_hosts(self) -> None:
+        """Writes the host file of MPI, on node 0, as soon as every node has said where it is."""
+        if self.index != 0:
+            return
+        paths = [self.folder / f"node-{index}.json" for index in range(len(self.task["nodes"]))]
+        if self.loopback:
+            hosts = ["127.0.0.1"] * len(paths)
+        else:
+            self.attend(lambda: all(path.exists() for path in paths) or self.stop() is not None)
+            hosts = [(read_json(path) or {}).get("host", "") for path in paths]
+        slots: dict[str, int] = collections.defaultdict(int)
+        for host, count in zip(hosts, self.task["ranks"], strict=True):
+            slots[host] += max(1, count)
+        text = "".join(f"{host} slots={count}\n" for host, count in slots.items())
+        (self.folder / "hostfile").write_text(text, encoding="utf-8")
+
+    def _child(
+        self, rank: int, command: str, variables: dict[str, str], sinks: Sequence[Sink], view: View | None = None
+    ) -> Child:
+        directory = Path(variables["AZ_BATCHAI_JOB_TEMP"])
+        enter = None if view is None else lambda: view.enter(directory)
+        child = Child(rank, command, variables, directory, sinks, enter)
         for stream in child.streams:
             os.set_blocking(stream.descriptor, False)
             self.selector.register(stream.descriptor, selectors.EVENT_READ, (child, stream))
@@ -528,12 +859,17 @@ class Node:
     def finish(self) -> None:
         """Ends everything that is left below this process and completes the record."""
         end_all(os.getpid())
+        if self.view is not None:
+            self.view.close()
+        for name in ("root", "changes"):
+            shutil.rmtree(self.folder / f"{name}-{self.index}", ignore_errors=True)
+        self._room.unlink(missing_ok=True)
         stop = self.stop()
         self.record |= {"state": "ended", "ended": time.time()}
         if stop is not None and not self.record["reason"]:
             self.record |= {"reason": stop["reason"], "error": stop["error"]}
-        self.save()
         self.note(f"node ended: {self.record['error'] or self.record['reason'] or 'well'}")
+        self.save()  # last: whoever reads that it has ended may read all logs
 
     # -- the loop --
 
@@ -546,6 +882,7 @@ class Node:
             self._reap()
             self._heed()
             now = time.monotonic()
+            self._watch(now)
             for child in self.children:
                 for stream in child.streams:
                     stream.flush(now)
@@ -647,6 +984,35 @@ class Node:
     def _ask(self, number: int, _frame: object) -> None:
         self.asked = signal.Signals(number).name
 
+    # -- looking after ranks that do nothing --
+
+    def _watch(self, now: float) -> None:
+        """Looks into the ranks when none of this node's has written or computed for the set time."""
+        limit = self.task.get("stall_seconds")
+        if limit is None or self.stopping is not None or self.record["state"] != "running":
+            return
+        if now - self.looked < min(5.0, limit / 10):
+            return
+        written = sum(child.written for child in self.children)
+        spent, ranks = cpu_seconds(descendants(os.getpid())), max(1, len(self.children))
+        if written != self.seen[0] or spent - self.seen[1] > IDLE_SHARE * ranks * (now - self.looked):
+            self.lively, self.warned = now, False
+        self.looked, self.seen = now, (written, spent)
+        if now - self.lively > limit and not self.warned and any(child.ended_at is None for child in self.children):
+            self.warned = True
+            self._stalled(limit)
+
+    def _stalled(self, limit: float) -> None:
+        stopping = self.task["stall_action"] == "stop"
+        self.note(f"no output and next to no computing for {limit:g} s; the stacks of the ranks:")
+        frozen = [child.record["rank"] for child in self.children if (_stat(child.pid) or [""])[0] == "T"]
+        for pid in descendants(os.getpid()):
+            self.note(stacks(pid, last_chance=stopping))
+        if stopping:
+            rank = frozen[0] if frozen else None
+            which = f"rank {rank} is frozen" if frozen else "the ranks wait for something"
+            self.fail("rank", f"the node stalled for {limit:g} s: {which}", rank=rank)
+
     # -- what ranks are told --
 
     def variables(self) -> dict[str, str]:
@@ -662,6 +1028,18 @@ class Node:
             found.setdefault(name, value)
         found.update(self.task["secrets"], BATCHHVD_NODE=f"{self.folder}:{self.index}")
         return found
+
+    def devices(self, rank: int, local: int) -> dict[str, str]:
+        """Returns which of the machine's GPUs a rank uses: none where the VM size has none, else one after another."""
+        there = len(gpus())
+        count = min(there, int(self.task["environment"].get("AZ_BATCHAI_NUM_GPUS", "0")))
+        if count == 0 or "CUDA_VISIBLE_DEVICES" in self.task["environment"]:
+            hidden = {"CUDA_VISIBLE_DEVICES": ""} if "AZ_BATCHAI_NUM_GPUS" in self.task["environment"] else {}
+            return {"AZ_BATCHAI_NUM_GPUS": str(count)} | hidden | self._own("CUDA_VISIBLE_DEVICES")
+        if self.task["launch"] != "horovod":
+            return {"AZ_BATCHAI_NUM_GPUS": str(count)}
+        first = rank if self.loopback else local
+        return {"AZ_BATCHAI_NUM_GPUS": str(count), "CUDA_VISIBLE_DEVICES": str(first % there)}
 
     def threads(self) -> dict[str, str]:
         """Returns how many threads each rank may use: the cores of the machine, shared fairly."""
@@ -696,8 +1074,8 @@ class Node:
         else:
             address, where = self._find(path)
             interface = "lo" if self.loopback else outgoing(address)
-        meeting = {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo", "HOROVOD_GLOO_IFACE": interface}
-        meeting |= {"HOROVOD_GLOO_RENDEZVOUS_ADDR": address, "HOROVOD_GLOO_RENDEZVOUS_PORT": str(where["port"])}
+        meeting = {"HOROVOD_GLOO_RENDEZVOUS_ADDR": address, "HOROVOD_GLOO_RENDEZVOUS_PORT": str(where["port"])}
+        meeting["HOROVOD_GLOO_IFACE"] = interface
         # Ranks that share few cores import their framework at very different speeds; Horovod's own limit is 30 s.
         return server, {"HOROVOD_GLOO_TIMEOUT_SECONDS": "300"} | self._own("HOROVOD_GLOO_TIMEOUT_SECONDS") | meeting
 
@@ -743,11 +1121,20 @@ class Node:
     def note(self, text: str) -> None:
         """Writes a line into the node's execution log."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
-        self.log.write(f"{stamp}Z {text}\n".encode())
+        with contextlib.suppress(OSError):  # a full share must not keep the node from ending its ranks
+            self.log.write(f"{stamp}Z {text}\n".encode())
 
     def save(self) -> None:
         """Writes the record."""
         write_json(self.folder / f"node-{self.index}.json", self.record)
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 # ---- the guard -----------------------------------------------------------------------------------------------------

@@ -77,7 +77,8 @@ class Processes:
 def _check(task: Task) -> None:
     if task.options:
         raise EngineError(f"the processes engine has no option {sorted(task.options)[0]!r}", engine="processes")
-    if task.launch == "mpi" and which("mpirun") is None:
+    # A preparation may install it where only the job sees it.
+    if task.launch == "mpi" and task.preparation is None and which("mpirun") is None:
         raise EngineMissing(
             "a customMpi job needs Open MPI's mpirun, which is not installed: apt-get install openmpi-bin",
             engine="processes",

@@ -40,7 +40,7 @@ def error(status: Status, *, attempt: int, node: str = "", path: str = "") -> di
         "Signal": _signal(status),
         "Attempt": attempt,
         "Tail": "\n".join(status.tail),
-        "Path": path,
+        "Path": path if status.reason == "script" else "",
     }
     details = [{"name": name, "value": str(value)} for name, value in facts.items() if value not in (None, "")]
     return {"code": code, "message": _message(code, status), "details": details}

@@ -1,8 +1,8 @@
 """Makes true what the requests ask for: clusters get their nodes, jobs run and end, what is to be deleted goes.
 
 Nothing is kept in memory that the store does not hold: after a kill at any moment a fresh scheduler goes on. A start
-has three steps: nodes and folder are reserved; the engine starts the task; the handle is kept. Killed between the second
-and the third, the next tick submits the same folder again, and the engine returns the run that is there.
+has three steps: nodes and folder are reserved; the engine starts the task; the handle is kept. Killed between the
+second and the third, the next tick submits the same folder again, and the engine returns the run that is there.
 """
 
 from __future__ import annotations

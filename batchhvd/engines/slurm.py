@@ -1,0 +1,422 @@
+"""Slurm: a task is one batch job, and each of its nodes one node of the job's allocation.
+
+``preview`` is the batch script, and ``submit`` sends exactly it. The script does two things: it moves the records of a run
+that Slurm has started again out of the way, and it places one node runner on each node with one ``srun``. All else is the
+runner's business.
+
+A handle is the job's number and the task's folder, ``"1234 /shared/tasks/…"``. Whether a job goes on or is over is
+Slurm's word, as long as Slurm knows the job; how it ended is what the runners have written into the folder. While the
+controller does not answer, a job is what its records say, and never lost.
+
+Source: the manual pages of sbatch, srun, squeue, sacct, scancel and sinfo of Slurm 22.05.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve, field, frozen
+
+from batchhvd.engines import node, records
+from batchhvd.engines.base import Status, Task
+from batchhvd.errors import EngineError, EngineMissing
+
+# Options of sbatch that a task or the whole engine may set; the others are this engine's own.
+OPTIONS = frozenset(
+    "account begin clusters comment constraint cores-per-socket cpus-per-gpu cpus-per-task deadline dependency exclude"
+    " exclusive extra-node-info gpu-bind gpu-freq gpus gpus-per-node gres hint licenses mail-type mail-user mem"
+    " mem-per-cpu mem-per-gpu network nice nodelist partition prefer priority qos reservation signal sockets-per-node"
+    " switches threads-per-core time tmp wckey".split()
+)
+_VALUE = re.compile(r"[\w.,:;/=+@%&|!*()\[\]{}#^~-]*", re.ASCII)
+_SHARES = frozenset({"exclusive", "cpus-per-task", "mem", "mem-per-cpu", "cpus-per-gpu", "mem-per-gpu"})
+
+_WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
+_OVER = frozenset(
+    "COMPLETED FAILED CANCELLED TIMEOUT DEADLINE NODE_FAIL BOOT_FAIL OUT_OF_MEMORY PREEMPTED REVOKED".split()
+)
+_REASONS = {
+    "BeginTime": "it starts again after Slurm's own pause",
+    "Dependency": "another job has to end first",
+    "JobHeldAdmin": "an administrator holds it",
+    "JobHeldUser": "it is held: scontrol release",
+    "None": "",
+    "PartitionConfig": "the partition does not have such nodes",
+    "PartitionNodeLimit": "the partition does not give so many nodes to one job",
+    "PartitionTimeLimit": "its time limit is longer than the partition's: set the option time",
+    "Priority": "jobs of higher priority come first",
+    "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved",
+    "Resources": "not enough nodes are free",
+}
+_BAD_STATES = frozenset("down drained draining drain drng fail failing error inval maint unk unknown".split())
+_FIELDS = ("JobID", "State", "Reason", "RestartCnt", "exit_code", "EndTime", "WorkDir")
+_AWAY = re.compile(r"unable to contact slurm|connection refused|connect failure|timed out|communication", re.I)
+_AGAIN = 5.0  # seconds between two cancellations of the same job
+_PACKAGE = "slurm-client"
+
+
+@frozen
+class Job:
+    """What Slurm says of a job.
+
+    Attributes:
+        state: Slurm's word, such as ``"RUNNING"``.
+        reason: why it waits or failed, in Slurm's word.
+        restarts: how often Slurm has started it again.
+        exit_code: the batch script's, as a shell gives it.
+        ended: seconds since 1970, or None.
+        folder: its working directory, "" where not known.
+    """
+
+    state: str
+    reason: str = ""
+    restarts: int | None = None
+    exit_code: int | None = None
+    ended: float | None = None
+    folder: str = ""
+
+
+@frozen
+class Handle:
+    """A run: the number of its job, and its folder."""
+
+    job: str
+    folder: Path
+
+    @classmethod
+    def parse(cls, text: str) -> Handle:
+        job, _, folder = text.partition(" ")
+        return cls(job, Path(folder))
+
+    def __str__(self) -> str:
+        return f"{self.job} {self.folder}"
+
+
+class Slurm:
+    """The engine that runs tasks on a cluster under Slurm.
+
+    It works from any machine on which ``sbatch`` works, if the tasks' folders and this Python lie on a file system that
+    the nodes share.
+
+    Args:
+        bin: the folder of Slurm's commands, "" to find them by PATH.
+        python: the interpreter that runs the node runner on the nodes.
+        pause: an answer of squeue is used again for so many seconds.
+        options: options of sbatch for every task, such as ``partition="gpu"``; ``_`` stands for ``-``.
+
+    Raises:
+        EngineError: an option is not one that can be set.
+        EngineMissing: sbatch or squeue is not installed.
+    """
+
+    def __init__(
+        self, *, bin: str = "", python: str = sys.executable, pause: float | str = 0.5, **options: str
+    ) -> None:
+        self._bin, self._python, self._pause = bin, python, float(pause)
+        self._options = _checked({name.replace("_", "-"): value for name, value in options.items()})
+        self._seen: dict[str, tuple[float, Job | None]] = {}
+        self._cancelled: dict[str, float] = {}
+        self._size = 0
+        for name in ("sbatch", "squeue"):
+            self._find(name)
+
+    # -- the four verbs --
+
+    def nodes(self) -> int:
+        """Returns how many nodes the partition has, whatever state they are in.
+
+        Raises:
+            EngineError: the controller does not answer and has not answered before.
+        """
+        found = self._sinfo()
+        if found is None and not self._size:
+            raise EngineError("Slurm's controller does not answer; is it running?", engine="slurm", command="sinfo")
+        self._size = self._size if found is None else len(found)
+        return self._size
+
+    def preview(self, task: Task) -> str:
+        """Returns the batch script of a task.
+
+        Raises:
+            EngineError: the task has an option that cannot be set.
+        """
+        return script(task, {**self._options, **_checked(task.options)}, self._python)
+
+    def submit(self, task: Task) -> str:
+        """Hands a task to sbatch and returns its handle.
+
+        Raises:
+            EngineError: sbatch refused it; the message is Slurm's.
+            EngineMissing: the task needs an MPI launcher that is not there.
+        """
+        text, folder = self.preview(task), Path(task.folder)
+        known = records.read(folder / "slurm.json") or self._earlier(folder)
+        if known is None:
+            task.write()
+            shutil.copyfile(node.__file__, folder / "node.py")
+            (folder / "job.sbatch").write_text(text, encoding="utf-8")
+            known = {"job": self._sbatch(text), "nodes": list(task.nodes)}
+        node.write_json(folder / "slurm.json", {**known, "nodes": list(task.nodes)})
+        self._seen.pop(known["job"], None)
+        return str(Handle(known["job"], folder))
+
+    def status(self, handles: Sequence[str]) -> Mapping[str, Status]:
+        """Returns how each run stands, with one question to Slurm for all of them."""
+        parsed = {text: Handle.parse(text) for text in handles}
+        jobs = self._jobs([handle.job for handle in parsed.values()])
+        return {text: _status(handle, jobs and jobs.get(handle.job), jobs is None) for text, handle in parsed.items()}
+
+    def cancel(self, handle: str) -> None:
+        """Tells the runners to end, and Slurm to end the job; Slurm uses force after its KillWait.
+
+        While the controller does not answer, the runners' part alone is done: a job that still waits then ends as soon
+        as it starts.
+        """
+        run, now = Handle.parse(handle), time.monotonic()
+        if not (run.folder / "slurm.json").exists():
+            return
+        records.declare(run.folder, "cancelled", error="the job was terminated")
+        if now - self._cancelled.get(handle, -_AGAIN) >= _AGAIN:
+            self._cancelled[handle] = now
+            self._seen.pop(run.job, None)
+            self._run("scancel", run.job)
+
+    # -- what only this engine has --
+
+    def node_states(self) -> dict[str, str]:
+        """Returns the nodes of the partition that take no jobs, each with its state and Slurm's reason."""
+        found = self._sinfo() or {}
+        return {name: text for name, (usable, text) in found.items() if not usable}
+
+    # -- Slurm's commands --
+
+    def _find(self, name: str) -> str:
+        path = shutil.which(name, path=self._bin or None)
+        if path is None:
+            where = f"in {self._bin}" if self._bin else "in PATH"
+            message = f"there is no {name} {where}; on Debian and Ubuntu: apt-get install {_PACKAGE}"
+            raise EngineMissing(message, engine="slurm", command=name)
+        return path
+
+    def _run(self, name: str, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Runs a command of Slurm; one that does not end within 30 s counts as one that got no answer."""
+        command = [self._find(name), *arguments]
+        try:
+            return subprocess.run(command, input=text, capture_output=True, text=True, timeout=30, check=False)
+        except subprocess.TimeoutExpired:
+            return subprocess.CompletedProcess(command, 1, "", f"{name}: timed out after 30 s")
+
+    def _sbatch(self, text: str) -> str:
+        """Sends a batch script and returns the job's number."""
+        answer = self._run("sbatch", "--parsable", text=text)
+        if answer.returncode:
+            told = answer.stderr.strip()
+            facts = {"command": "sbatch", "exit_code": answer.returncode, "output": told}
+            raise EngineError(f"sbatch refused the job: {told}", engine="slurm", **facts)
+        return answer.stdout.strip().partition(";")[0]
+
+    def _earlier(self, folder: Path) -> dict[str, Any] | None:
+        """Returns the job of a submission that was cut off before its number was kept: it has the folder as its own."""
+        if not (folder / "job.sbatch").exists():
+            return None
+        found = self._squeue("--me") or {}
+        return next(({"job": number} for number, job in found.items() if job.folder == str(folder)), None)
+
+    def _jobs(self, numbers: Sequence[str]) -> dict[str, Job] | None:
+        """Returns what Slurm knows of jobs, None while its controller does not answer."""
+        now = time.monotonic()
+        old = {number: self._seen[number] for number in numbers if number in self._seen}
+        if len(old) < len(set(numbers)) or any(now - when > self._pause for when, _ in old.values()):
+            fresh = self._squeue(f"--jobs={','.join(numbers)}")
+            if fresh is None:
+                return None
+            missing = [number for number in numbers if number not in fresh]
+            fresh.update(self._sacct(missing) if missing else {})
+            old = {number: (now, fresh.get(number)) for number in numbers}
+            self._seen = old
+        return {number: job for number, (_, job) in old.items() if job is not None}
+
+    def _squeue(self, which: str) -> dict[str, Job] | None:
+        fields = ",".join(f"{name}:|" for name in _FIELDS)
+        answer = self._run("squeue", "--noheader", "--states=all", which, f"--Format={fields}")
+        if answer.returncode and _AWAY.search(answer.stderr):
+            return None
+        return dict(_job_of(line) for line in answer.stdout.splitlines())  # no line for a job that is not known
+
+    def _sacct(self, numbers: Sequence[str]) -> dict[str, Job]:
+        """Asks the accounting for jobs that the controller has forgotten; most small sites have none."""
+        if shutil.which("sacct", path=self._bin or None) is None:
+            return {}
+        columns = "--format=JobIDRaw,State,ExitCode,End"
+        answer = self._run("sacct", "-n", "-P", "-X", "--starttime=1970-01-01", f"--jobs={','.join(numbers)}", columns)
+        return dict(map(_accounted, answer.stdout.splitlines())) if not answer.returncode else {}
+
+    def _sinfo(self) -> dict[str, tuple[bool, str]] | None:
+        """Returns each node of the partition: whether it takes jobs, and its state with Slurm's reason."""
+        partition = self._options.get("partition")
+        chosen = [f"--partition={partition}"] if partition else []
+        answer = self._run("sinfo", "--noheader", "--Node", *chosen, "--format=%P|%N|%T|%E")
+        if answer.returncode:
+            return None
+        rows = [line.split("|", 3) for line in answer.stdout.splitlines()]
+        default = any(row[0].endswith("*") for row in rows) and not partition
+        return {name: _node_of(state, why) for where, name, state, why in rows if where.endswith("*") or not default}
+
+
+# ---- the batch script ------------------------------------------------------------------------------------------------
+
+
+def _checked(options: Mapping[str, str]) -> dict[str, str]:
+    """Returns options of sbatch, all of which may be set.
+
+    Raises:
+        EngineError: one may not be, or its value would not be read as one word.
+    """
+    for name, value in options.items():
+        if name not in OPTIONS:
+            can = ", ".join(sorted(OPTIONS))
+            raise EngineError(f"the slurm engine has no option {name!r}; there are: {can}", engine="slurm")
+        if not _VALUE.fullmatch(value):
+            raise EngineError(f"the value of Slurm's option {name} has blanks or quotes: {value!r}", engine="slurm")
+    return dict(options)
+
+
+def script(task: Task, options: Mapping[str, str], python: str, *, before: str = "") -> str:
+    """Returns the batch script of a task.
+
+    Args:
+        task: the task.
+        options: options of sbatch; they win over the engine's own choice.
+        python: the interpreter that runs the node runner.
+        before: lines of shell that run first.
+    """
+    if set(task.folder) & set("\n\r\0"):
+        raise EngineError(f"Slurm cannot have a line break in a path: {task.folder!r}", engine="slurm")
+    directives = "\n".join(f"#SBATCH --{name}={value}" if value else f"#SBATCH --{name}" for name, value in _directives(task, options))
+    return _SCRIPT.format(
+        directives=directives, folder=shlex.quote(task.folder), before=before, srun=_srun(task), runner=_runner(python)
+    )
+
+
+def _directives(task: Task, options: Mapping[str, str]) -> list[tuple[str, str]]:
+    own = {"job-name": task.name, "nodes": str(len(task.nodes)), "ntasks-per-node": "1"}
+    if not _SHARES & set(options):
+        own |= {"exclusive": "", "mem": "0"}  # a node of Batch AI is a machine of one's own
+    if task.wall_seconds is not None:
+        own["time"] = str(math.ceil(task.wall_seconds / 60) + 1)  # minutes; the runner keeps the limit to the second
+    place = _quoted(task.folder)
+    last = {"chdir": place, "output": _quoted(task.folder.replace("%", "%%") + "/slurm.out"), "open-mode": "append"}
+    return list({**own, **options, **last, "requeue": "", "export": "ALL"}.items())
+
+
+def _quoted(text: str) -> str:
+    """Quotes a word for the directives of a batch script, which know quotes and backslashes but no variables."""
+    return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
+
+
+def _srun(task: Task) -> str:
+    count = len(task.nodes)
+    return f"srun --nodes={count} --ntasks={count} --ntasks-per-node=1 --export=ALL --mpi=none --overlap --kill-on-bad-exit=1"
+
+
+def _runner(python: str) -> str:
+    return f'{shlex.quote(python)} -I -S "$folder/node.py" "$folder"'
+
+
+_SCRIPT = """#!/bin/bash
+{directives}
+folder={folder}
+{before}
+# A run that Slurm starts again leaves the records of the one before aside; a cancellation stays.
+if [ "${{SLURM_RESTART_COUNT:-0}}" -gt 0 ]; then
+    before="$folder/attempt-$SLURM_RESTART_COUNT"
+    mkdir -p "$before"
+    grep -q '"reason": "cancelled"' "$folder/stop.json" 2>/dev/null || mv -f "$folder/stop.json" "$before" 2>/dev/null
+    mv -f "$folder"/node-*.json "$folder/rendezvous.json" "$before" 2>/dev/null
+fi
+
+exec {srun} \\
+    {runner}
+"""
+
+
+# ---- reading Slurm's answers -----------------------------------------------------------------------------------------
+
+
+def _job_of(line: str) -> tuple[str, Job]:
+    """Reads a line of squeue: fields as in ``_FIELDS``, each followed by a bar."""
+    number, state, reason, restarts, code, ended, folder = line.removesuffix("|").split("|", len(_FIELDS) - 1)
+    job = Job(state, reason, int(restarts or 0), _shell_code(int(code or 0)), _seconds(ended), folder)
+    return number, job
+
+
+def _accounted(line: str) -> tuple[str, Job]:
+    """Reads a line of sacct; a state may be followed by who brought it about, an exit code by its signal."""
+    number, state, code, ended = line.split("|")
+    exit_code, _, number_of_signal = code.partition(":")
+    signalled = int(number_of_signal or 0)
+    return number, Job(state.partition(" ")[0], "", None, 128 + signalled if signalled else int(exit_code), _seconds(ended))
+
+
+def _shell_code(wait_status: int) -> int:
+    code = os.waitstatus_to_exitcode(wait_status)
+    return code if code >= 0 else 128 - code
+
+
+def _seconds(stamp: str) -> float | None:
+    try:
+        return datetime.fromisoformat(stamp).timestamp()  # Slurm writes local time
+    except ValueError:
+        return None
+
+
+def _node_of(state: str, why: str) -> tuple[bool, str]:
+    word = state.rstrip("*~#!%$@^-+")
+    usable = word not in _BAD_STATES and not state.endswith("*")
+    return usable, f"{word}: {why}" if why not in ("", "none") else word
+
+
+# ---- judging -----------------------------------------------------------------------------------------------------------
+
+
+def _status(handle: Handle, job: Job | None, away: bool) -> Status:
+    """Returns how a run stands, from Slurm's word and the runners' records."""
+    names: list[str] = (records.read(handle.folder / "slurm.json") or {}).get("nodes", [])
+    if not names:
+        return Status(state="lost", reason="engine", error=f"Slurm's job {handle.job} has no folder {handle.folder}")
+    found = records.nodes(handle.folder, len(names))
+    attempt = 1 + (job.restarts if job and job.restarts is not None else len(list(handle.folder.glob("attempt-*"))))
+    told = records.status(records.stop(handle.folder), found, attempt=attempt)
+    if job is None:
+        return _unknown(handle, told, away)
+    if job.state in _OVER:
+        return _over(handle, job, told, _missing(names, found))
+    if job.state in _WAITING:
+        return Status(state="queued", reason=_reason(job.reason), attempt=attempt)
+    return told if told.state in ("preparing", "running") else _going_on(told)
+
+
+def _missing(names: Sequence[str], found: Sequence[records.Document | None]) -> list[str]:
+    """Returns the nodes whose record does not say that they have ended."""
+    return [name for name, record in zip(names, found, strict=True) if record is None or record["state"] != "ended"]
+
+
+def _going_on(told: Status) -> Status:
+    state = "preparing" if told.started is None else "running"
+    return Status(state=state, started=told.started, attempt=told.attempt)
+
+
+def _reason(word: str) -> str:
+    text = _REASONS.get(word.partition(",")[0], "")
+    return f"Slurm says {word}: {text}" if text else f"Slurm says {word}" if word != "None" else ""
