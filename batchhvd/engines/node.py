@@ -892,8 +892,9 @@ class Node:
             return False
         if self.stop() is not None:
             return True
-        others = range(1, len(self.task["nodes"])) if self.index == 0 else [0] * (self.task["launch"] != "horovod")
         # Node 0 serves the meeting point until all have ended; nodes without ranks stay until node 0 has.
+        meets, first = self.task["launch"] == "horovod", self.index == 0
+        others = [*range(1, len(self.task["nodes"]))] if meets and first else [] if meets or first else [0]
         return all(self._ended(other) for other in others)
 
     def _ended(self, other: int) -> bool:
