@@ -32,6 +32,8 @@ def main() -> None:
 
     # The data, split between train and test sets.
     data = datasets.load(settings.dataset, settings.data_dir)
+    if hvd.rank() == 0:
+        train.announce(data, print)
     y_train = train.one_hot(data.y_train, data.classes)
     y_test = train.one_hot(data.y_test, data.classes)
 
@@ -52,7 +54,7 @@ def main() -> None:
         epochs=plan.epochs,
         batch_size=plan.batch,
         augment=Augment(data.shift, data.flip),
-        callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)],
+        whole=plan.faithful,
     )
 
     # HOROVOD: only rank 0 saves and prints.

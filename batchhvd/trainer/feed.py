@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -106,8 +106,15 @@ def _length(arrays: Any) -> int:
 
 
 def _array_source(arrays: tuple[Any, ...], shard: Shard, augment: Augment | None, start: int) -> Any:
-    take = _on_device if _device_of(arrays[0]) else _in_memory
-    return _endless(lambda step: take(arrays, shard, augment, start + step))
+    if _on_gpu(arrays[0]):
+        from batchhvd.trainer.device import batch
+    else:
+        batch = _in_memory
+    return _endless(lambda step: batch(arrays, shard, augment, start + step))
+
+
+def _on_gpu(array: Any) -> bool:
+    return str(getattr(array, "device", "cpu")).startswith("cuda")
 
 
 def _endless(batch: Callable[[int], tuple[Any, ...]]) -> Any:
@@ -125,7 +132,7 @@ def _endless(batch: Callable[[int], tuple[Any, ...]]) -> Any:
     return Endless()
 
 
-def _in_memory(arrays: tuple[Any, ...], shard: Shard, augment: Augment | None, step: int) -> tuple[Any, ...]:
+def _in_memory(arrays: Sequence[Any], shard: Shard, augment: Augment | None, step: int) -> tuple[Any, ...]:
     x, *others = arrays
     numbers, _ = shard.at(step)
     chosen = x[numbers] if augment is None else _gathered(x, numbers, *augment.grid(shard, step, *x.shape[1:3]))
@@ -138,31 +145,6 @@ def _gathered(x: Any, numbers: Any, rows: Any, columns: Any) -> Any:
     lines = numbers[:, None] * height + rows  # (batch, height)
     pixels = lines[:, :, None] * width + columns[:, None, :]  # (batch, height, width)
     return x.reshape(-1, channels).take(pixels, axis=0)  # (batch, height, width, channels)
-
-
-# --- arrays that live on a GPU -------------------------------------------------------------------------------------
-
-
-def _device_of(array: Any) -> str:
-    device = getattr(array, "device", None)
-    return str(device) if device is not None and str(device) != "cpu" else ""
-
-
-def _on_device(arrays: tuple[Any, ...], shard: Shard, augment: Augment | None, step: int) -> tuple[Any, ...]:
-    x, *others = arrays
-    numbers = _moved(shard.at(step)[0], x)  # (batch,)
-    if augment is None:
-        chosen = x[numbers]
-    else:
-        rows, columns = (_moved(part, x) for part in augment.grid(shard, step, *x.shape[1:3]))
-        chosen = x[numbers[:, None, None], rows[:, :, None], columns[:, None, :]]
-    return (_scaled(chosen), *(array[numbers] for array in others))
-
-
-def _moved(array: Any, like: Any) -> Any:
-    import torch
-
-    return torch.from_numpy(np.ascontiguousarray(array)).to(like.device, non_blocking=True)
 
 
 # --- streams -------------------------------------------------------------------------------------------------------

@@ -56,6 +56,7 @@ def fit(
     whole: bool = False,
     initial_epoch: int = 0,
     callbacks: Sequence[Any] = (),
+    record: bool = False,
     progress: Callable[[str], None] | None = print,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Fit:
@@ -77,6 +78,8 @@ def fit(
         whole: lets every rank walk the whole data by itself, as the tutorial's script does.
         initial_epoch: the epoch to begin with, for resuming.
         callbacks: Keras callbacks, called on every rank.
+        record: compiles the whole step and replays it as a CUDA graph; PyTorch on an NVIDIA GPU only, for models whose
+            step is the same every time and never asks the host.
         progress: is given one line per epoch on rank 0; None says nothing.
         clock: monotonic time in seconds.
 
@@ -88,8 +91,9 @@ def fit(
     from batchhvd.trainer.progress import Stopwatch
 
     hvd.init()
+    hvd.DistributedOptimizer(model.optimizer)
     source = feed(
-        data,
+        _nearby(data),
         batch_size=batch_size,
         rank=hvd.rank(),
         ranks=hvd.size(),
@@ -99,32 +103,53 @@ def fit(
         first_epoch=initial_epoch,
         whole=whole,
     )
-    _wrap(model, hvd)
+    tested = None if validation is None else share(_nearby(validation), hvd.rank(), hvd.size())
+    model.train_function = _recorded(model) if record else None
     watch = Stopwatch(source, hvd.size(), progress if hvd.rank() == 0 else None, clock)
     history = model.fit(
         source.source,
         steps_per_epoch=source.steps,
         epochs=epochs,
         initial_epoch=initial_epoch,
-        validation_data=None if validation is None else share(validation, hvd.rank(), hvd.size()),
+        validation_data=tested,
         validation_batch_size=VALIDATION_BATCH,
-        callbacks=[*_duties(hvd), *callbacks, watch],
+        callbacks=[*_duties(), *callbacks, watch],
         verbose=0,
         shuffle=False,
     )
     return _result(history.history, watch, hvd.size())
 
 
-def _wrap(model: Any, hvd: Any) -> None:
-    if hvd.size() > 1 and not hvd.is_distributed(model.optimizer):
-        model.optimizer = hvd.DistributedOptimizer(model.optimizer)
-        model.make_train_function(force=True)
+def _nearby(data: Any) -> Any:
+    """Puts arrays where the model is, if that is a GPU that PyTorch drives."""
+    import keras
+
+    if keras.config.backend() != "torch" or not isinstance(data, (tuple, list)):
+        return data
+    import torch
+
+    if not torch.cuda.is_available():
+        return data
+    from batchhvd.trainer.device import resident
+
+    return resident(data)
 
 
-def _duties(hvd: Any) -> list[Any]:
-    if hvd.size() == 1:
-        return []
-    return [hvd.callbacks.BroadcastGlobalVariablesCallback(0), hvd.callbacks.MetricAverageCallback()]
+def _recorded(model: Any) -> Any:
+    from batchhvd.trainer.device import RecordedStep
+
+    return RecordedStep(model)
+
+
+def _duties() -> list[Any]:
+    """Returns what any training on several ranks needs; the averages come before whoever reads figures."""
+    from batchhvd.trainer.hvd import callbacks
+
+    return [
+        callbacks.BroadcastGlobalVariablesCallback(0),
+        callbacks.AverageMovingStatistics(),
+        callbacks.MetricAverageCallback(),
+    ]
 
 
 def _result(history: Mapping[str, Sequence[float]], watch: Any, ranks: int) -> Fit:

@@ -46,3 +46,80 @@ def tutorial(shape: Sequence[int], classes: int) -> Any:
         ],
         name="tutorial",
     )
+
+
+def fast(shape: Sequence[int], classes: int, widths: Sequence[int] = (64, 256, 256)) -> Any:
+    """Builds a network that learns CIFAR-10 in seconds on a GPU: a whitening layer and three groups of convolutions.
+
+    The first layer is meant to be set by :func:`whiten`. Source of the idea: Jordan, "94% on CIFAR-10 in 3.29 seconds
+    on a single GPU", arXiv 2404.00498, sections 2 and 3; layers and numbers here are our own choice.
+
+    Args:
+        shape: height, width and channels of a picture; height and width at least 18.
+        classes: how many labels there are.
+        widths: channels of the three groups.
+    """
+    from keras import Input, Model
+    from keras.layers import Activation, Conv2D, Dense, GlobalMaxPooling2D, Rescaling
+
+    inputs = Input(tuple(shape))  # (B, 32, 32, 3)
+    whitened = 2 * WHITENING**2 * shape[-1]
+    x = Conv2D(whitened, WHITENING, name="whitening")(inputs)  # (B, 31, 31, 24)
+    x = Activation("gelu")(x)
+    for width in widths:
+        x = _group(x, width)  # (B, 15, 15, 64), (B, 7, 7, 256), (B, 3, 3, 256)
+    x = GlobalMaxPooling2D()(x)  # (B, 256)
+    x = Dense(classes, use_bias=False)(x)  # (B, classes)
+    x = Rescaling(LOGIT_SCALE)(x)
+    return Model(inputs, Activation("softmax", dtype="float32")(x), name="fast")
+
+
+WHITENING = 2  # the side of the patches whose pixels are made independent
+LOGIT_SCALE = 1 / 9
+
+
+def _group(x: Any, width: int) -> Any:
+    from keras.layers import Activation, BatchNormalization, Conv2D, MaxPooling2D
+
+    for pooled in (True, False):
+        x = Conv2D(width, 3, padding="same", use_bias=False, kernel_initializer=_passing)(x)
+        x = MaxPooling2D(2)(x) if pooled else x
+        x = BatchNormalization(scale=False, momentum=0.6, epsilon=1e-5)(x)
+        x = Activation("gelu")(x)
+    return x
+
+
+def _passing(shape: Sequence[int], dtype: Any = None) -> Any:
+    """Starts a convolution so that its first filters pass their input on, and the rest are random."""
+    import keras
+    import numpy as np
+
+    kernel = np.array(keras.initializers.HeUniform()(shape, dtype="float32"))  # (3, 3, in, out)
+    kernel *= 1 / np.sqrt(6)  # PyTorch's default range for convolutions
+    same = min(shape[2], shape[3])
+    kernel[:, :, :, :same] = 0
+    kernel[shape[0] // 2, shape[1] // 2, range(same), range(same)] = 1
+    return keras.ops.convert_to_tensor(kernel, dtype)
+
+
+def whiten(network: Any, images: Any) -> None:
+    """Sets the first layer of :func:`fast` so that the pixels of small patches become independent, and freezes it.
+
+    Args:
+        network: made by :func:`fast`.
+        images: uint8 (n, height, width, channels); 5,000 of them are enough.
+    """
+    import numpy as np
+
+    patches = np.lib.stride_tricks.sliding_window_view(images / np.float32(255), (WHITENING, WHITENING), axis=(1, 2))
+    flat = patches.transpose(0, 1, 2, 4, 5, 3).reshape(-1, WHITENING**2 * images.shape[-1])  # (n·31·31, 12)
+    mean = flat.mean(axis=0)
+    values, vectors = np.linalg.eigh(np.cov(flat, rowvar=False))
+    filters = vectors / np.sqrt(values + WHITENING_FLOOR)  # (12, 12), one filter per column
+    both = np.concatenate([filters, -filters], axis=1)  # (12, 24)
+    layer = network.get_layer("whitening")
+    layer.set_weights([both.reshape(layer.kernel.shape), -mean @ both])
+    layer.trainable = False
+
+
+WHITENING_FLOOR = 5e-4

@@ -99,21 +99,22 @@ class Augment:
     shift: int = 0
     flip: bool = False
 
+    def moves(self, shard: Shard, step: int) -> Any:
+        """Returns how far down and right each of this rank's pictures moves at ``step``: int64 (2, batch)."""
+        return shard.draws(step).integers(-self.shift, self.shift + 1, size=(2, shard.total))[:, shard.mine]
+
+    def mirrored(self, shard: Shard, step: int) -> Any:
+        """Returns which of this rank's pictures are mirrored at ``step``: bool (batch,)."""
+        numbers, laps = shard.at(step)
+        return (shard.halves[numbers] + laps) % 2 == (1 if self.flip else 2)
+
     def grid(self, shard: Shard, step: int, height: int, width: int) -> tuple[Any, Any]:
         """Returns for this rank's batch the source row of each row, and the source column of each column.
 
         Returns:
             int64 (batch, height) and int64 (batch, width).
         """
-        draws = shard.draws(step)
-        moves = draws.integers(-self.shift, self.shift + 1, size=(2, shard.total))[:, shard.mine]  # (2, batch)
-        rows = np.clip(np.arange(height) + moves[0, :, None], 0, height - 1)
-        columns = np.clip(np.arange(width) + moves[1, :, None], 0, width - 1)
-        if self.flip:
-            mirrored = self._mirrored(shard, step)  # (batch,)
-            columns[mirrored] = columns[mirrored, ::-1]
-        return rows, columns
-
-    def _mirrored(self, shard: Shard, step: int) -> Any:
-        numbers, laps = shard.at(step)
-        return (shard.halves[numbers] + laps) % 2 == 1
+        down, right = self.moves(shard, step)[:, :, None]  # (batch, 1) each
+        rows = np.clip(np.arange(height) + down, 0, height - 1)
+        columns = np.clip(np.arange(width) + right, 0, width - 1)
+        return rows, np.where(self.mirrored(shard, step)[:, None], columns[:, ::-1], columns)

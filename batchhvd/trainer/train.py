@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,8 @@ from batchhvd.errors import BatchHvdError
 from batchhvd.trainer import backend
 from batchhvd.trainer import data as datasets
 from batchhvd.trainer import recipe as recipes
-from batchhvd.trainer.schedule import TUTORIAL_RATE, one_cycle_schedule, tutorial_epochs, tutorial_schedule
+from batchhvd.trainer.rates import TUTORIAL_RATE, one_cycle_schedule, tutorial_schedule
+from batchhvd.trainer.schedule import scaling, tutorial_epochs
 from batchhvd.trainer.shard import Augment, Shard
 
 MODEL_NAME = "keras_cifar10_trained_model.h5"  # the tutorial's
@@ -43,7 +44,8 @@ class Settings:
         batch_size: samples of one rank per step.
         recipe: ``"tutorial"`` or ``"fast"``.
         schedule: ``"onecycle"``, or ``"tutorial"`` for the printed script's arithmetic.
-        rate: the learning rate of one rank, before it is multiplied by the ranks.
+        rate: the learning rate of one rank.
+        scaling: how it grows with the ranks: ``"linear"``, ``"sqrt"`` or ``"none"``.
         precision: ``"auto"``, ``"float32"`` or ``"bfloat16"``.
         seed: decides shuffles, augmentation and first weights.
         resume: goes on from the last checkpoint in ``dir``.
@@ -57,6 +59,7 @@ class Settings:
     recipe: str = "tutorial"
     schedule: str = "onecycle"
     rate: float | None = None
+    scaling: str = "linear"
     precision: str = "auto"
     seed: int = 0
     resume: bool = False
@@ -72,7 +75,10 @@ def parse(argv: Sequence[str]) -> Settings:
     parser.add_argument("--batch-size", type=_positive, help="samples of one rank per step")
     parser.add_argument("--recipe", default="tutorial", choices=list(recipes.RECIPES))
     parser.add_argument("--schedule", default="onecycle", choices=["onecycle", "tutorial"])
-    parser.add_argument("--rate", type=float, help="learning rate of one rank; it is multiplied by the ranks")
+    parser.add_argument("--rate", type=float, help="learning rate of one rank")
+    parser.add_argument(
+        "--scaling", default="linear", choices=["linear", "sqrt", "none"], help="of the rate with ranks"
+    )
     parser.add_argument("--precision", default="auto", choices=["auto", "float32", "bfloat16"])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --dir")
@@ -113,9 +119,7 @@ def train(settings: Settings) -> Any:
     keras.mixed_precision.set_dtype_policy(backend.precision(settings.precision))
 
     data = datasets.load(settings.dataset, settings.data_dir)
-    say(f"x_train shape: {data.x_train.shape}")
-    say(f"{len(data.x_train)} train samples")
-    say(f"{len(data.x_test)} test samples")
+    announce(data, say)
     train_data = data.x_train, one_hot(data.y_train, data.classes)
     test_data = data.x_test, one_hot(data.y_test, data.classes)
 
@@ -127,7 +131,6 @@ def train(settings: Settings) -> Any:
         metrics=["accuracy"],
         jit_compile=False,
     )
-    say("Using real-time data augmentation.")
     result = fit(
         model,
         train_data,
@@ -152,6 +155,14 @@ def _silent(line: str) -> None:
     """Is what the other ranks print with."""
 
 
+def announce(data: datasets.Data, say: Callable[[str], None]) -> None:
+    """Says what there is to train on, in the tutorial's words."""
+    say(f"x_train shape: {data.x_train.shape}")
+    say(f"{len(data.x_train)} train samples")
+    say(f"{len(data.x_test)} test samples")
+    say("Using real-time data augmentation.")
+
+
 def one_hot(labels: Any, classes: int) -> Any:
     """Returns labels (n,) as rows of 0 and 1: float32 (n, classes)."""
     return np.eye(classes, dtype=np.float32)[labels]
@@ -168,7 +179,7 @@ class Plan:
         recipe: network and optimizer.
         shape, classes: what goes in and what comes out.
         epochs, batch, steps: passes, samples of one rank per step, and steps of the whole training.
-        rate: the peak learning rate, already multiplied by the ranks.
+        rate: the peak learning rate, already scaled for the ranks.
         smoothing: of the labels.
         faithful: whether the printed script's arithmetic was asked for.
     """
@@ -197,7 +208,7 @@ def planned(settings: Settings, data: datasets.Data, ranks: int) -> Plan:
         epochs=epochs,
         batch=batch,
         steps=epochs * Shard(len(data.x_train), batch, ranks=ranks, whole=faithful).steps,
-        rate=(settings.rate or (TUTORIAL_RATE if faithful else recipe.rate)) * ranks,
+        rate=scaling(settings.scaling).rate(settings.rate or (TUTORIAL_RATE if faithful else recipe.rate), ranks),
         smoothing=0.0 if faithful else recipe.smoothing,
         faithful=faithful,
     )

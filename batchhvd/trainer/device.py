@@ -1,0 +1,181 @@
+"""Training on an NVIDIA GPU with PyTorch: the data lives there, and a step is recorded once and then played back.
+
+At several hundred thousand pictures a second Python is what is slow, not the GPU. So pictures are chosen, moved and
+mirrored on the device, and the whole training step (forward, backward, optimizer, metrics), compiled, is captured as
+one CUDA graph. With several ranks it is two graphs, and between them the gradients are averaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from batchhvd.trainer import hvd
+from batchhvd.trainer.hvd.optimizer import Distributed
+from batchhvd.trainer.shard import Augment, Shard
+
+WARM_STEPS = 4  # ordinary steps before the recording, in which everything is compiled and allocated
+MOST_OF_MEMORY = 0.5
+
+
+def resident(arrays: Sequence[Any]) -> tuple[Any, ...]:
+    """Puts arrays on the GPU if they take less than half of its free memory, else returns them as they are."""
+    arrays = tuple(arrays)
+    free, _ = torch.cuda.mem_get_info()
+    if sum(array.nbytes for array in arrays) > MOST_OF_MEMORY * free:
+        return arrays
+    return tuple(torch.as_tensor(array).cuda() for array in arrays)
+
+
+# --- batches -------------------------------------------------------------------------------------------------------
+
+
+def batch(arrays: Sequence[Any], shard: Shard, augment: Augment | None, step: int) -> tuple[Any, ...]:
+    """Returns this rank's batch of step ``step`` from arrays on the device; pictures in uint8 become 0 to 1.
+
+    Args:
+        arrays: x (n, height, width, channels), and more with one row per picture.
+        shard: which samples are whose.
+        augment: None leaves the pictures as they are.
+        step: counted from the start of training.
+    """
+    x, *others = arrays
+    numbers = _sent(shard.at(step)[0], x)  # (batch,)
+    if augment is None:
+        chosen = x[numbers]
+    else:
+        moves, mirrored = _sent(augment.moves(shard, step), x), _sent(augment.mirrored(shard, step), x)
+        chosen = _moved(x, numbers, moves, mirrored)
+    scaled = chosen * (1 / 255) if chosen.dtype == torch.uint8 else chosen
+    return (scaled, *(array[numbers] for array in others))
+
+
+def _moved(x: Any, numbers: Any, moves: Any, mirrored: Any) -> Any:
+    _, height, width, _ = x.shape
+    down, right = moves[:, :, None]  # (batch, 1) each
+    rows = (torch.arange(height, device=x.device) + down).clamp(0, height - 1)  # (batch, height)
+    columns = (torch.arange(width, device=x.device) + right).clamp(0, width - 1)  # (batch, width)
+    columns = torch.where(mirrored[:, None], columns.flip(1), columns)
+    return x[numbers[:, None, None], rows[:, :, None], columns[:, None, :]]  # (batch, height, width, channels)
+
+
+def _sent(array: Any, like: Any) -> Any:
+    # From pinned memory the copy does not make the host wait for the steps before.
+    tensor = torch.from_numpy(np.ascontiguousarray(array))
+    return tensor.pin_memory().to(like.device, non_blocking=True) if like.is_cuda else tensor
+
+
+# --- the recorded step ---------------------------------------------------------------------------------------------
+
+
+class RecordedStep:
+    """Is what Keras's ``fit`` calls for each batch: a training step that is compiled, then captured, then replayed.
+
+    Batches must all have the shapes of the first. What the step computes is the model's own ``train_step``.
+
+    Args:
+        model: compiled, on the PyTorch backend; its optimizer is a distributed one, and its update does not read
+            values back to the host.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.optimizer = model.optimizer
+        self.alone = hvd.size() == 1
+        self.calls = 0
+        self.inputs: list[Any] = []
+        self.parts: list[Callable[[], None]] = []
+        self.logs: dict[str, Any] = {}
+        self._keeper = _Keeper(model.optimizer)
+        self._step = torch.compile(model.train_step, dynamic=False)
+        self._apply = torch.compile(self._applied, dynamic=False)
+
+    def __call__(self, data: Sequence[Any]) -> dict[str, Any]:
+        """Trains on one batch and returns the metrics so far, as tensors on the device."""
+        batch = [part for part in data[0] if part is not None]
+        self.calls += 1
+        if self.calls <= WARM_STEPS or not batch[0].is_cuda:
+            return self._warm(batch)
+        if not self.parts:
+            self._record(batch)
+        for kept, new in zip(self.inputs, batch, strict=True):
+            kept.copy_(new)
+        for part in self.parts:
+            part()
+        return self.logs
+
+    def _warm(self, batch: list[Any]) -> dict[str, Any]:
+        if not batch[0].is_cuda:
+            return self._whole(batch)
+        side = torch.cuda.Stream()  # capture demands that allocations were not made on the default stream
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            logs = self._whole(batch)
+        torch.cuda.current_stream().wait_stream(side)
+        return logs
+
+    def _whole(self, batch: list[Any]) -> dict[str, Any]:
+        if self.alone:
+            return dict(self._step(tuple(batch)))
+        self._forward_backward(batch)
+        self._average()
+        self._apply()
+        return self.logs
+
+    def _record(self, batch: list[Any]) -> None:
+        self.inputs = [part.clone() for part in batch]
+        if self.alone:
+            self.parts = [self._captured(self._keep_logs)]
+        else:
+            first = self._captured(lambda: self._forward_backward(self.inputs))
+            self.parts = [first, self._average, self._captured(self._apply)]
+
+    def _captured(self, work: Callable[[], None]) -> Callable[[], None]:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            work()
+        replay: Callable[[], None] = graph.replay
+        return replay
+
+    def _keep_logs(self) -> None:
+        self.logs = dict(self._step(tuple(self.inputs)))
+
+    def _forward_backward(self, batch: list[Any]) -> None:
+        """Runs the model's step up to the gradients, which it keeps instead of applying them."""
+        self.model.optimizer = self._keeper
+        try:
+            self.logs = dict(self._step(tuple(batch)))
+        finally:
+            self.model.optimizer = self.optimizer
+
+    def _average(self) -> None:
+        gradients = self._keeper.gradients
+        averaged = self.optimizer.reduction.reduce(gradients, self.optimizer.reduction_name)
+        for kept, new in zip(gradients, averaged, strict=True):
+            if kept is not new:  # the recorded update reads the gradients where they were when it was recorded
+                kept.copy_(new)
+
+    def _applied(self) -> None:
+        with torch.no_grad():
+            past_the_reduction: Any = super(Distributed, self.optimizer)
+            past_the_reduction.apply(self._keeper.gradients, self._keeper.variables)
+
+
+class _Keeper:
+    """Stands in for the optimizer while the gradients are computed."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self.optimizer = optimizer
+        self.gradients: list[Any] = []
+        self.variables: list[Any] = []
+
+    def scale_loss(self, loss: Any) -> Any:
+        """Scales as the true optimizer does."""
+        return self.optimizer.scale_loss(loss)
+
+    def apply(self, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
+        """Keeps the gradients."""
+        self.gradients, self.variables = list(gradients), list(variables)
