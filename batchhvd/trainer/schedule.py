@@ -1,63 +1,85 @@
-"""Learning rates over the steps of a training, as plain arithmetic and as a schedule for Keras's optimizers."""
+"""How the learning rate grows with the number of ranks: policies and warm-up as values with a formula.
+
+N ranks with batch b take the step that one rank with batch N·b would take. How much larger the step may then be is
+a question of the problem, so it is a choice here and not a habit.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
-TUTORIAL_EPOCHS = 100
-TUTORIAL_RATE = 1e-4
-TUTORIAL_DECAY = 1e-6
+from attrs import frozen
 
-
-def tutorial_epochs(ranks: int) -> int:
-    """Returns the tutorial's number of epochs: 100 divided by the ranks, rounded up."""
-    return math.ceil(TUTORIAL_EPOCHS / ranks)
+from batchhvd.errors import SpecError
 
 
-def tutorial_rate(ranks: int) -> float:
-    """Returns the tutorial's learning rate: 0.0001 times the ranks."""
-    return TUTORIAL_RATE * ranks
+@frozen
+class Scaling:
+    """What the learning rate is multiplied by on N ranks: ``rate(N) = base · N ** power``.
 
+    Attributes:
+        name: "none", "linear" or "sqrt".
+        power: 0, 1 or 1/2.
 
-def one_cycle(step: float, *, steps: int, peak: float, warmup: float = 0.25, start: float = 0.05) -> float:
-    """Returns the rate at ``step``: up in a straight line from ``start × peak`` to ``peak``, then down to nothing.
-
-    Args:
-        step: from 0; after the last one the rate stays at its end.
-        steps: steps of the whole training.
-        peak: the highest rate.
-        warmup: the part of the steps that goes up, which is the warm-up that many ranks need.
-        start: the first rate as a part of the peak.
+    Source: linear, with warm-up: Goyal et al., "Accurate, Large Minibatch SGD" (arXiv 1706.02677), and the tutorial's
+    script; square root: Krizhevsky, "One weird trick" (arXiv 1404.5997), section 5.
     """
-    done = min(step / steps, 1.0)
-    if done < warmup:
-        return peak * (start + (1 - start) * done / warmup)
-    return peak * (1 - done) / (1 - warmup)
+
+    name: str
+    power: float
+
+    def rate(self, base: float, ranks: int) -> float:
+        """Returns the learning rate on so many ranks.
+
+        Args:
+            base: the rate that suits one rank.
+            ranks: how many there are.
+        """
+        return base * math.pow(ranks, self.power)
 
 
-def one_cycle_schedule(*, steps: int, peak: float, warmup: float = 0.25, start: float = 0.05) -> Any:
-    """Makes :func:`one_cycle` a schedule that Keras computes inside the training step, on any backend."""
-    import keras
-
-    class OneCycle(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc]  # Keras has no types
-        def __call__(self, step: Any) -> Any:
-            done = keras.ops.minimum(keras.ops.cast(step, "float32") / steps, 1.0)
-            up = start + (1 - start) * done / warmup
-            down = (1 - done) / (1 - warmup)
-            return peak * keras.ops.minimum(up, down)
-
-        def get_config(self) -> dict[str, float]:
-            return {"steps": steps, "peak": peak, "warmup": warmup, "start": start}
-
-    return OneCycle()
+NONE = Scaling("none", 0.0)
+LINEAR = Scaling("linear", 1.0)
+SQRT = Scaling("sqrt", 0.5)
 
 
-def tutorial_schedule(rate: float) -> Any:
-    """Makes the printed script's ``decay=1e-6`` a schedule: ``rate / (1 + decay × step)``.
+def scaling(name: str) -> Scaling:
+    """Returns the policy of that name.
 
-    Source: the ``decay`` argument of Keras 2's optimizers, which Keras 3 no longer has.
+    Raises:
+        SpecError: there is none.
     """
-    import keras
+    for policy in (NONE, LINEAR, SQRT):
+        if policy.name == name:
+            return policy
+    raise SpecError(f"no scaling of the learning rate is called {name!r}", remedy="use none, linear or sqrt")
 
-    return keras.optimizers.schedules.InverseTimeDecay(rate, decay_steps=1, decay_rate=TUTORIAL_DECAY)
+
+@frozen
+class Warmup:
+    """Grows the rate evenly from a single rank's to the scaled one: ``rate(e) = top · (1/N + (1 - 1/N) · e/E)``.
+
+    Here e is the epoch with its fraction, E the epochs of warm-up, N the ranks, and top the rate from E on. With one
+    rank, or no epochs, the rate is top from the start.
+
+    Attributes:
+        top: the rate after warm-up.
+        epochs: how long it takes.
+        ranks: N, or any other factor by which the first steps shall be smaller.
+    """
+
+    top: float
+    epochs: float
+    ranks: float
+
+    def rate(self, epoch: float) -> float:
+        """Returns the rate at an epoch, counted from 0 with its fraction."""
+        if epoch >= self.epochs or self.epochs <= 0:
+            return self.top
+        first = 1.0 / self.ranks
+        return self.top * (first + (1.0 - first) * epoch / self.epochs)
+
+
+def tutorial_epochs(ranks: int, total: int = 100) -> int:
+    """Returns how many epochs the tutorial's script trains: ``⌈total / ranks⌉``."""
+    return math.ceil(total / ranks)

@@ -1,0 +1,282 @@
+"""Checkpoints that are whole or not there, and resume exactly: epoch, step, weights, optimizer, random state.
+
+One file holds one checkpoint: arrays and a JSON note in numpy's ``.npz`` format. It is written beside its place,
+forced to the disk and renamed, so a process that is killed at any moment leaves the one before. Rank 0 writes and
+reads; the other ranks get everything from it, so a folder that only its node sees is enough.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import warnings
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from attrs import field, frozen
+
+from batchhvd.errors import SpecError
+
+_NAME = re.compile(r"checkpoint-(\d{5,})\.npz")
+_NOTE = "note"
+
+
+@frozen
+class Snapshot:
+    """What one checkpoint holds.
+
+    Attributes:
+        epoch: epochs that were finished; the next one has this number, counted from 0.
+        step: steps that the optimizer had made.
+        ranks: how many ranks there were.
+        weights: the model's, in Keras's order.
+        optimizer: the optimizer's variables, in Keras's order.
+        randomness: each rank's random state.
+    """
+
+    epoch: int
+    step: int
+    ranks: int
+    weights: list[Any] = field(repr=False)
+    optimizer: list[Any] = field(repr=False)
+    randomness: Sequence[Mapping[str, Any]] = field(repr=False)
+
+
+@frozen
+class Progress:
+    """Where training goes on.
+
+    Attributes:
+        epoch: the next epoch, counted from 0, for ``fit(initial_epoch=...)``.
+        step: steps made so far.
+        ranks: how many ranks the checkpoint came from; 0 where there was none.
+    """
+
+    epoch: int = 0
+    step: int = 0
+    ranks: int = 0
+
+
+@frozen
+class Checkpoints:
+    """The checkpoints of one training, in one folder.
+
+    Attributes:
+        folder: where they lie; made when the first is written.
+        keep: how many of the newest stay.
+    """
+
+    folder: Path = field(converter=Path)
+    keep: int = 3
+
+    def paths(self) -> list[Path]:
+        """Lists the checkpoints, the oldest first."""
+        return sorted(path for path in self.folder.glob("checkpoint-*.npz") if _NAME.fullmatch(path.name))
+
+    def write(self, snapshot: Snapshot) -> Path:
+        """Writes one, and removes those that are too old. Only one process may do this at a time."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / f"checkpoint-{snapshot.epoch:05d}.npz"
+        partial = path.with_suffix(".part")
+        with partial.open("wb") as stream:
+            np.savez(stream, allow_pickle=False, **_pack(snapshot))
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(path)
+        _sync(self.folder)
+        for old in self.paths()[: -self.keep]:
+            old.unlink()
+        return path
+
+    def latest(self) -> Snapshot | None:
+        """Reads the newest one, None where there is none.
+
+        One that cannot be read, as after a fault of the disk, is passed over with a warning.
+        """
+        for path in reversed(self.paths()):
+            try:
+                return _unpack(path)
+            except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+                warnings.warn(f"{path} cannot be read ({error}); taking the one before", stacklevel=2)
+        return None
+
+
+def _sync(folder: Path) -> None:
+    """Forces the renaming to the disk."""
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def _pack(snapshot: Snapshot) -> dict[str, Any]:
+    arrays = {f"weight/{number:05d}": array for number, array in enumerate(snapshot.weights)}
+    arrays |= {f"optimizer/{number:05d}": array for number, array in enumerate(snapshot.optimizer)}
+    arrays |= {
+        f"random/{rank:05d}/{name}": np.asarray(value)
+        for rank, state in enumerate(snapshot.randomness)
+        for name, value in state.items()
+    }
+    note: dict[str, Any] = {"epoch": snapshot.epoch, "step": snapshot.step, "ranks": snapshot.ranks}
+    note |= {"weights": len(snapshot.weights), "optimizer": len(snapshot.optimizer)}
+    # Types that numpy does not know by itself (bfloat16) would come back as raw bytes: their names go along.
+    note["types"] = {name: str(array.dtype) for name, array in arrays.items() if array.dtype.kind == "V"}
+    return {**arrays, _NOTE: np.asarray(json.dumps(note))}
+
+
+def _unpack(path: Path) -> Snapshot:
+    with np.load(path, allow_pickle=False) as archive:
+        note = json.loads(str(archive[_NOTE]))
+        arrays = {name: _typed(archive[name], note["types"].get(name)) for name in archive.files if name != _NOTE}
+    weights = [arrays[f"weight/{number:05d}"] for number in range(note["weights"])]
+    optimizer = [arrays[f"optimizer/{number:05d}"] for number in range(note["optimizer"])]
+    randomness: list[dict[str, Any]] = [{} for _ in range(note["ranks"])]
+    for name, array in arrays.items():
+        kind, _, rest = name.partition("/")
+        if kind == "random":
+            rank, _, key = rest.partition("/")
+            randomness[int(rank)][key] = array
+    return Snapshot(note["epoch"], note["step"], note["ranks"], weights, optimizer, randomness)
+
+
+def _typed(array: Any, name: str | None) -> Any:
+    if name is None:
+        return array
+    import ml_dtypes
+
+    return array.view(np.dtype(getattr(ml_dtypes, name)))
+
+
+def take(model: Any, epoch: int) -> Snapshot | None:
+    """Takes a snapshot on all ranks together; rank 0 gets it, the others None.
+
+    Args:
+        model: built and compiled.
+        epoch: how many epochs are finished.
+    """
+    from batchhvd.trainer.hvd.collective import allgather_object
+    from batchhvd.trainer.hvd.world import world
+
+    randomness = allgather_object(random_state(model), "randomness")
+    if world().rank != 0:
+        return None
+    optimizer = [_array(variable) for variable in model.optimizer.variables]
+    step = int(_array(model.optimizer.iterations))
+    return Snapshot(epoch, step, world().size, [_array(weight) for weight in model.weights], optimizer, randomness)
+
+
+def restore(model: Any, checkpoints: Checkpoints) -> Progress:
+    """Puts the newest checkpoint into a model on all ranks together, and returns where to go on.
+
+    Any number of ranks may resume. With the same number all goes on exactly. With another one, the random states of
+    the ranks that were there go on, the optimizer's step number is set to as many samples, and the learning rate
+    stays the one that the optimizer was made with, since it was chosen for the new number.
+
+    Args:
+        model: built and compiled as when the checkpoint was written.
+        checkpoints: where to look; only rank 0 does.
+
+    Returns:
+        Epoch 0 where there is no checkpoint.
+
+    Raises:
+        SpecError: the model is not built, or is another one.
+    """
+    from batchhvd.trainer.hvd.collective import broadcast_object
+    from batchhvd.trainer.hvd.world import world
+
+    if not model.built:
+        raise SpecError("a model must be built before a checkpoint is restored", remedy="call it on a batch once")
+    if not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)
+    snapshot: Snapshot | None = broadcast_object(checkpoints.latest() if world().rank == 0 else None, 0, "checkpoint")
+    if snapshot is None:
+        return Progress()
+    _assign(model.weights, snapshot.weights, "weights")
+    step = _restore_optimizer(model.optimizer, snapshot, world().size)
+    if world().rank < len(snapshot.randomness):
+        set_random_state(model, snapshot.randomness[world().rank])
+    return Progress(snapshot.epoch, step, snapshot.ranks)
+
+
+def _restore_optimizer(optimizer: Any, snapshot: Snapshot, ranks: int) -> int:
+    """Puts the optimizer's variables back and returns its step; see `restore` for another number of ranks."""
+    arrays = list(snapshot.optimizer)
+    if ranks != snapshot.ranks:
+        every = getattr(optimizer, "inner_optimizer", optimizer).gradient_accumulation_steps or 1
+        for place, variable in enumerate(optimizer.variables):
+            if variable.name == "iteration":
+                scaled = arrays[place] * snapshot.ranks / ranks
+                arrays[place] = np.asarray(round(float(scaled) / every) * every, arrays[place].dtype)
+            elif variable.name == "learning_rate":
+                arrays[place] = _array(variable)
+    _assign(optimizer.variables, arrays, "optimizer variables")
+    return int(_array(optimizer.iterations))
+
+
+def _assign(variables: Any, arrays: list[Any], what: str) -> None:
+    if [tuple(variable.shape) for variable in variables] != [tuple(array.shape) for array in arrays]:
+        raise SpecError(
+            f"the checkpoint's {len(arrays)} {what} do not fit the model's {len(variables)}",
+            remedy="resume with the model and optimizer that wrote it, or take another folder",
+        )
+    for variable, array in zip(variables, arrays, strict=True):
+        variable.assign(array)
+
+
+def random_state(model: Any) -> dict[str, Any]:
+    """Returns this rank's random state: Python's, numpy's, PyTorch's where it is the backend, and the layers' own."""
+    import keras
+
+    version, numbers, gauss = random.getstate()
+    kind, keys, position, has_gauss, cached = np.random.get_state()
+    state = {
+        "python": json.dumps([version, list(numbers), gauss]),
+        "numpy": keys,
+        "numpy_rest": json.dumps([str(kind), int(position), int(has_gauss), float(cached)]),
+        **{f"layer{number:05d}": _array(variable) for number, variable in enumerate(_seeds(model))},
+    }
+    if keras.config.backend() == "torch":
+        import torch
+
+        state["torch"] = torch.get_rng_state().numpy()
+        if torch.cuda.is_available():
+            state["cuda"] = torch.cuda.get_rng_state().numpy()
+    return state
+
+
+def set_random_state(model: Any, state: Mapping[str, Any]) -> None:
+    """Puts a random state back. Layers that the state does not know go on as they are."""
+    import keras
+
+    version, numbers, gauss = json.loads(str(state["python"]))
+    random.setstate((version, tuple(numbers), gauss))
+    kind, position, has_gauss, cached = json.loads(str(state["numpy_rest"]))
+    np.random.set_state((kind, state["numpy"], position, has_gauss, cached))
+    for number, variable in enumerate(_seeds(model)):
+        if f"layer{number:05d}" in state:
+            variable.assign(state[f"layer{number:05d}"])
+    if keras.config.backend() == "torch" and "torch" in state:
+        import torch
+
+        torch.set_rng_state(torch.as_tensor(state["torch"]))
+        if "cuda" in state and torch.cuda.is_available():
+            torch.cuda.set_rng_state(torch.as_tensor(state["cuda"]))
+
+
+def _seeds(model: Any) -> list[Any]:
+    """Returns the states of random layers, such as dropout: variables that are neither weight nor metric."""
+    others = {id(variable) for variable in [*model.weights, *model.metrics_variables]}
+    return [variable for variable in model.variables if id(variable) not in others]
+
+
+def _array(variable: Any) -> Any:
+    import keras
+
+    return np.asarray(keras.ops.convert_to_numpy(variable))

@@ -1,0 +1,132 @@
+"""Horovod for Keras 3, on the TensorFlow and the PyTorch backend; ``KERAS_BACKEND`` decides.
+
+The names are Horovod's, so a script for ``horovod.keras`` or ``horovod.tensorflow.keras`` changes one import::
+
+    import batchhvd.trainer.hvd as hvd
+
+    hvd.init()
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.01 * hvd.size()))
+    model.compile(optimizer=optimizer, loss="sparse_categorical_crossentropy")
+    model.fit(x, y, callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
+
+With one rank no Horovod is needed. With several, a missing or unfit one is `HorovodMissing` or `HorovodBroken`,
+whose message has the command that mends it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from batchhvd.trainer.hvd.binding import Compression, Op
+from batchhvd.trainer.hvd.collective import (
+    allgather,
+    allgather_object,
+    allreduce,
+    barrier,
+    broadcast,
+    broadcast_object,
+    grouped_allreduce,
+)
+from batchhvd.trainer.hvd.world import init, is_initialized, shutdown, world
+
+Average = Op.AVERAGE
+Sum = Op.SUM
+Min = Op.MIN
+Max = Op.MAX
+Product = Op.PRODUCT
+
+#: What needs Keras, and is loaded when it is first used.
+_LATER = {
+    "DistributedOptimizer": "batchhvd.trainer.hvd.optimizer",
+    "callbacks": "batchhvd.trainer.callbacks",
+    "load_model": "batchhvd.trainer.hvd.optimizer",
+}
+
+__all__ = [
+    "Average",
+    "Compression",
+    "DistributedOptimizer",
+    "Max",
+    "Min",
+    "Product",
+    "Sum",
+    "allgather",
+    "allgather_object",
+    "allreduce",
+    "barrier",
+    "broadcast",
+    "broadcast_object",
+    "callbacks",
+    "cross_rank",
+    "cross_size",
+    "gloo_built",
+    "grouped_allreduce",
+    "init",
+    "is_initialized",
+    "load_model",
+    "local_rank",
+    "local_size",
+    "mpi_built",
+    "nccl_built",
+    "rank",
+    "shutdown",
+    "size",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(_LATER[name])
+    return module if name == "callbacks" else getattr(module, name)
+
+
+def rank() -> int:
+    """Returns this process's number among all ranks, from 0."""
+    return world().rank
+
+
+def size() -> int:
+    """Returns how many ranks there are."""
+    return world().size
+
+
+def local_rank() -> int:
+    """Returns this process's number among the ranks of its node, from 0."""
+    return world().local_rank
+
+
+def local_size() -> int:
+    """Returns how many ranks this node has."""
+    return world().local_size
+
+
+def cross_rank() -> int:
+    """Returns this process's number among the ranks with the same local rank, which is its node's number."""
+    return world().cross_rank
+
+
+def cross_size() -> int:
+    """Returns how many nodes have a rank with this local rank."""
+    return world().cross_size
+
+
+def gloo_built() -> bool:
+    """Tells whether Horovod is in use and was built for gloo."""
+    return _built("gloo_built")
+
+
+def mpi_built() -> bool:
+    """Tells whether Horovod is in use and was built for MPI."""
+    return _built("mpi_built")
+
+
+def nccl_built() -> bool:
+    """Tells whether Horovod is in use and was built for NCCL."""
+    return _built("nccl_built")
+
+
+def _built(name: str) -> bool:
+    binding = world().binding
+    return binding is not None and bool(getattr(binding.module, name)())

@@ -1,0 +1,86 @@
+"""Horovod on TensorFlow, in eager code and in graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from batchhvd.trainer.hvd.binding import Compressor, Op
+
+
+class Collectives:
+    """Implements `binding.Binding` with ``horovod.tensorflow``."""
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+
+    def owns(self, value: Any) -> bool:
+        """Tells whether a value is a tensor or a variable of TensorFlow."""
+        return bool(tf.is_tensor(value)) or isinstance(value, tf.Variable)
+
+    def tensor(self, array: Any) -> Any:
+        """Turns a numpy array into a tensor."""
+        return tf.convert_to_tensor(array)
+
+    def array(self, tensor: Any) -> Any:
+        """Turns a tensor into a numpy array."""
+        return tensor.numpy()
+
+    def reduce(self, tensors: Sequence[Any], name: str, op: Op, compression: Compressor) -> list[Any]:
+        """Reduces tensors over all ranks: dense ones of one type in one group, sparse ones each by itself."""
+        name = _unique(name)
+        reduced: list[Any] = [None] * len(tensors)
+        groups: dict[Any, list[int]] = {}
+        for place, tensor in enumerate(tensors):
+            if isinstance(tensor, tf.IndexedSlices):
+                reduced[place] = self._reduce_sparse(tensor, f"{name}.{place}", op)
+            else:
+                groups.setdefault(tensor.dtype, []).append(place)
+        for dtype, places in groups.items():
+            group = [tf.convert_to_tensor(tensors[place]) for place in places]
+            found = self._reduce_group(group, f"{name}.{dtype.name}", op, compression)
+            for place, tensor in zip(places, found, strict=True):
+                reduced[place] = tensor
+        return reduced
+
+    def _reduce_group(self, tensors: list[Any], name: str, op: Op, compression: Compressor) -> list[Any]:
+        dtype = tensors[0].dtype
+        if not (compression.half and dtype in (tf.float32, tf.float64)):
+            return self._grouped(tensors, name, op)
+        share = 1.0 / self.module.size() if op is Op.AVERAGE else 1.0
+        small = [tf.cast(tensor * tf.cast(share, dtype), tf.float16) for tensor in tensors]
+        total = self._grouped(small, name, Op.SUM if op is Op.AVERAGE else op)
+        return [tf.cast(tensor, dtype) for tensor in total]
+
+    def _grouped(self, tensors: list[Any], name: str, op: Op) -> list[Any]:
+        how = getattr(self.module, op.value)
+        found = self.module.grouped_allreduce(tensors, op=how, name=name, ignore_name_scope=True)
+        # An operation of a library that TensorFlow does not know forgets the shapes.
+        return [tf.ensure_shape(new, old.shape) for new, old in zip(found, tensors, strict=True)]
+
+    def _reduce_sparse(self, slices: Any, name: str, op: Op) -> Any:
+        """Joins the rows of all ranks; rows that occur several times add up when they are applied."""
+        values = self.gather(slices.values, f"{name}.values")
+        indices = self.gather(slices.indices, f"{name}.indices")
+        if op is Op.AVERAGE:
+            values = values / tf.cast(self.module.size(), values.dtype)
+        return tf.IndexedSlices(values, indices, dense_shape=slices.dense_shape)
+
+    def gather(self, tensor: Any, name: str) -> Any:
+        """Joins tensors of all ranks along the first dimension."""
+        found = self.module.allgather(tensor, name=name, ignore_name_scope=True)
+        return tf.ensure_shape(found, [None, *tensor.shape[1:]])
+
+    def broadcast(self, tensor: Any, root: int, name: str) -> Any:
+        """Returns the tensor of one rank on all ranks."""
+        return self.module.broadcast(tf.convert_to_tensor(tensor), root, name=name, ignore_name_scope=True)
+
+
+def _unique(name: str) -> str:
+    """Keeps two reductions of one graph apart: TensorFlow may run them at the same time."""
+    if tf.executing_eagerly():
+        return name
+    unique: Callable[[str], str] = tf.compat.v1.get_default_graph().unique_name
+    return unique(name)

@@ -1,0 +1,92 @@
+"""Horovod on PyTorch, in eager code and under ``torch.compile``.
+
+The reduction of gradients is a custom operator: the compiler sees one opaque call with known shapes, keeps it in
+its graph and runs it at every step, instead of tracing into Horovod and remembering what it found there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from batchhvd.trainer.hvd.binding import Compressor, Op
+
+_SCHEMA = "(Tensor[] tensors, str name, str op, bool half) -> Tensor[]"
+
+
+class Collectives:
+    """Implements `binding.Binding` with ``horovod.torch``."""
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+
+    def owns(self, value: Any) -> bool:
+        """Tells whether a value is a tensor of PyTorch."""
+        return isinstance(value, torch.Tensor)
+
+    def tensor(self, array: Any) -> Any:
+        """Turns a numpy array into a tensor on the CPU."""
+        return torch.as_tensor(array)
+
+    def array(self, tensor: Any) -> Any:
+        """Turns a tensor into a numpy array."""
+        return tensor.detach().cpu().numpy()
+
+    def reduce(self, tensors: Sequence[Any], name: str, op: Op, compression: Compressor) -> list[Any]:
+        """Reduces tensors over all ranks, those of one type in one group; sparse ones become dense."""
+        dense = [tensor.to_dense() if tensor.is_sparse else tensor for tensor in tensors]
+        found: list[Any] = torch.ops.batchhvd.allreduce(dense, name, op.value, compression.half)
+        return found
+
+    def gather(self, tensor: Any, name: str) -> Any:
+        """Joins tensors of all ranks along the first dimension."""
+        return _on_cpu(tensor, lambda value: self.module.allgather(value, name=name), self.module)
+
+    def broadcast(self, tensor: Any, root: int, name: str) -> Any:
+        """Returns the tensor of one rank on all ranks."""
+        return _on_cpu(tensor, lambda value: self.module.broadcast(value, root, name=name), self.module)
+
+
+def _on_cpu(tensor: Any, call: Any, module: Any) -> Any:
+    """Runs a collective where Horovod can: on the GPU with NCCL, else on the CPU."""
+    if tensor.device.type == "cpu" or module.nccl_built():
+        return call(tensor)
+    return call(tensor.cpu()).to(tensor.device)
+
+
+def _allreduce(tensors: list[torch.Tensor], name: str, op: str, half: bool) -> list[torch.Tensor]:
+    import horovod.torch as module
+
+    groups: dict[tuple[Any, Any], list[int]] = {}
+    for place, tensor in enumerate(tensors):
+        groups.setdefault((tensor.dtype, tensor.device), []).append(place)
+    reduced: list[Any] = [None] * len(tensors)
+    for (dtype, _), places in groups.items():
+        group = [tensors[place].contiguous() for place in places]
+        found = _reduce_group(module, group, f"{name}.{dtype}", op, half)
+        for place, tensor in zip(places, found, strict=True):
+            reduced[place] = tensor
+    return reduced
+
+
+def _reduce_group(module: Any, tensors: list[Any], name: str, op: str, half: bool) -> list[Any]:
+    dtype, device = tensors[0].dtype, tensors[0].device
+    if half and dtype in (torch.float32, torch.float64):
+        share = 1.0 / module.size() if op == Op.AVERAGE.value else 1.0
+        tensors = [(tensor * share).half() for tensor in tensors]
+        op = Op.SUM.value if op == Op.AVERAGE.value else op
+    if device.type != "cpu" and not module.nccl_built():
+        tensors = [tensor.cpu() for tensor in tensors]
+    handle = module.grouped_allreduce_async(tensors, name=name, op=getattr(module, op))
+    return [tensor.to(device, dtype) for tensor in module.synchronize(handle)]
+
+
+def _shapes(tensors: list[torch.Tensor], name: str, op: str, half: bool) -> list[torch.Tensor]:
+    """Tells the compiler what comes back: new tensors like those that went in."""
+    return [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in tensors]
+
+
+_operator = torch.library.custom_op("batchhvd::allreduce", _allreduce, mutates_args=(), schema=_SCHEMA)
+_operator.register_fake(_shapes)

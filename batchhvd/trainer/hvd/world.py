@@ -1,0 +1,174 @@
+"""Which rank this process is, and the Horovod module that joins it with the others.
+
+Horovod belongs to the process: there is one world in it, or none. That is why this module, and no other, keeps
+state of its own. With one rank Horovod is neither needed nor loaded.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from batchhvd.errors import HorovodBroken, HorovodMissing, SpecError
+from batchhvd.trainer.hvd.binding import Binding
+
+#: Variables by which a launcher tells how many ranks there are, in the order of trust.
+_SIZES = ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
+_BINDINGS = {"tensorflow": "tensorflow_binding", "torch": "torch_binding"}
+REMEDY = f"{sys.executable} -m batchhvd.trainer.install"
+
+
+@frozen
+class World:
+    """This process among all ranks.
+
+    Attributes:
+        rank, size: among all.
+        local_rank, local_size: among the ranks of this node.
+        cross_rank, cross_size: among the ranks with the same local rank on all nodes.
+        binding: how to talk to the others; None with one rank.
+    """
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    local_size: int = 1
+    cross_rank: int = 0
+    cross_size: int = 1
+    binding: Binding | None = None
+
+
+_world: World | None = None
+
+
+def init(comm: Any = None, process_sets: Any = None) -> None:
+    """Joins the ranks of this job; with one rank it only notes that there is no other.
+
+    How many ranks there are is what the launcher says in the environment. May be called again.
+
+    Args:
+        comm, process_sets: Horovod's; only None is supported, which means all ranks.
+
+    Raises:
+        HorovodMissing: there are several ranks and no Horovod.
+        HorovodBroken: Horovod is there, but not for this Keras backend or this launcher.
+        SpecError: a part of the ranks was asked for.
+    """
+    global _world
+    if comm is not None or process_sets is not None:
+        raise SpecError("hvd.init() takes all ranks", remedy="call it without comm and process_sets")
+    if _world is None:
+        expected = ranks_expected()
+        _world = World() if expected == 1 else _join(expected)
+
+
+def shutdown() -> None:
+    """Leaves the other ranks. Horovod does it by itself when the process ends."""
+    global _world
+    if _world is not None and _world.binding is not None:
+        _world.binding.module.shutdown()
+    _world = None
+
+
+def is_initialized() -> bool:
+    """Tells whether `init` was called."""
+    return _world is not None
+
+
+def world() -> World:
+    """Returns this process's place.
+
+    Raises:
+        SpecError: `init` was not called.
+    """
+    if _world is None:
+        raise SpecError("Horovod has not been initialized in this process", remedy="call hvd.init() first")
+    return _world
+
+
+def ranks_expected() -> int:
+    """Returns how many ranks the launcher started, 1 where it says nothing."""
+    return next((int(os.environ[name]) for name in _SIZES if os.environ.get(name)), 1)
+
+
+def _join(expected: int) -> World:
+    binding = _load(keras_backend())
+    horovod = binding.module
+    horovod.init()
+    if horovod.size() != expected:
+        raise HorovodBroken(
+            f"the launcher started {expected} ranks, but Horovod sees {horovod.size()}: it was not built for this "
+            f"launcher (MPI). Build it again with: {REMEDY} --mpi",
+            found=f"gloo {horovod.gloo_built()}, MPI {horovod.mpi_built()}",
+            remedy=f"{REMEDY} --mpi",
+        )
+    return World(
+        horovod.rank(),
+        horovod.size(),
+        horovod.local_rank(),
+        horovod.local_size(),
+        horovod.cross_rank(),
+        horovod.cross_size(),
+        binding,
+    )
+
+
+def keras_backend() -> str:
+    """Returns the name of the Keras backend in use."""
+    import keras
+
+    return str(keras.config.backend())
+
+
+def _load(backend: str) -> Binding:
+    if backend not in _BINDINGS:
+        raise HorovodBroken(
+            f"Horovod cannot train on the Keras backend {backend}; use KERAS_BACKEND=tensorflow or torch",
+            found=backend,
+            remedy="export KERAS_BACKEND=torch",
+        )
+    if find_spec("horovod") is None:
+        raise HorovodMissing(
+            f"{ranks_expected()} ranks were started, and Horovod is not installed in {sys.prefix}; build and install "
+            f"it with: {REMEDY}",
+            found="no module horovod",
+            remedy=REMEDY,
+        )
+    try:
+        module = importlib.import_module(f"horovod.{backend}")
+        if not hasattr(module, "init"):
+            raise ImportError(f"horovod.{backend} has no library")
+    except Exception as error:  # whatever the loader of a foreign library raises: each framework has errors of its own
+        raise _broken(backend, error) from error
+    part = importlib.import_module(f"batchhvd.trainer.hvd.{_BINDINGS[backend]}")
+    binding: Binding = part.Collectives(module)
+    return binding
+
+
+def _broken(backend: str, error: Exception) -> HorovodBroken:
+    found = _built_for()
+    return HorovodBroken(
+        f"Horovod is installed but does not work with the Keras backend {backend} (built for: {found}): "
+        f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}. "
+        f"Build it again with: {REMEDY}",
+        found=found,
+        remedy=REMEDY,
+    )
+
+
+def _built_for() -> str:
+    """Reads what the build of Horovod noted about itself."""
+    spec = find_spec("horovod")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        note = Path(folder, "metadata.json")
+        if note.exists():
+            facts = json.loads(note.read_text())
+            return ", ".join(f"{name} {version}" for name, version in facts.items() if name != "dummy") or "nothing"
+    return "nothing"

@@ -1,0 +1,145 @@
+"""What rank 0 writes down while all train: epoch records, checkpoints, logs."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from batchhvd.trainer.callbacks import samples_seen
+from batchhvd.trainer.checkpoint import Checkpoints, take
+from batchhvd.trainer.hvd.binding import Op
+from batchhvd.trainer.hvd.collective import allreduce, barrier
+from batchhvd.trainer.hvd.world import world
+
+
+class EpochRecords(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+    """Writes one line of JSON for each epoch: figures, seconds, images a second of all ranks together.
+
+    The fields are ``epoch`` (from 1), ``seconds`` (training only, without validation), ``images`` and
+    ``images_per_second`` (of all ranks), ``loss``, ``accuracy``, ``val_loss``, ``val_accuracy`` and other figures
+    where they exist, ``learning_rate`` and ``ranks``. It goes on every rank, after `MetricAverageCallback`. When
+    training resumes, the records of epochs that are trained again are dropped, so no epoch is there twice.
+
+    Args:
+        path: the file; its folder is made. Only rank 0 touches it.
+        clock: time in seconds.
+    """
+
+    def __init__(self, path: Path | str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self.path = Path(path)
+        self.clock = clock
+        self.first = True
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Starts over."""
+        self.first = True
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Starts the clock."""
+        if self.first and world().rank == 0:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            keep_before(self.path, epoch + 1)
+        self.first = False
+        self.trained: tuple[float, float] | None = None
+        self.started = self.clock()
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        """Stops the clock before validation."""
+        if getattr(self, "trained", None) is None:
+            self.trained = self._trained()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Counts the images of all ranks, and writes."""
+        seconds, images = self.trained or self._trained()
+        images = float(allreduce(np.float64(images), "images", op=Op.SUM))
+        if world().rank == 0:
+            self._write(epoch, seconds, images, logs or {})
+
+    def _trained(self) -> tuple[float, float]:
+        return self.clock() - getattr(self, "started", self.clock()), samples_seen(self.model)
+
+    def _write(self, epoch: int, seconds: float, images: float, logs: Mapping[str, Any]) -> None:
+        record = {
+            "epoch": epoch + 1,
+            "seconds": round(seconds, 3),
+            "images": int(images),
+            "images_per_second": round(images / seconds, 1) if seconds > 0 else 0.0,
+            **{name: float(value) for name, value in logs.items()},
+            "learning_rate": float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate)),
+            "ranks": world().size,
+        }
+        with self.path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(record) + "\n")
+
+
+def read_records(path: Path | str) -> list[dict[str, Any]]:
+    """Reads epoch records; a last line that was being written when its process was killed is left out."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    return [record for record in map(_record, lines) if record is not None]
+
+
+def _record(line: str) -> dict[str, Any] | None:
+    try:
+        record: dict[str, Any] = json.loads(line)
+    except json.JSONDecodeError:
+        return None
+    return record
+
+
+def keep_before(path: Path, epoch: int) -> None:
+    """Drops the records from an epoch on, and a broken last line; the file is replaced in one go."""
+    if path.exists():
+        kept = [record for record in read_records(path) if record["epoch"] < epoch]
+        partial = path.with_name(path.name + ".part")
+        partial.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
+        os.replace(partial, path)
+
+
+class SaveCheckpoints(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+    """Writes a checkpoint at the end of each epoch; see `checkpoint.restore` for going on from one.
+
+    It goes on every rank, and last: what the other callbacks do at the end of an epoch is then in it.
+
+    Args:
+        checkpoints: where, and how many to keep.
+        every: epochs between two checkpoints. The last epoch is not written by itself.
+    """
+
+    def __init__(self, checkpoints: Checkpoints, every: int = 1) -> None:
+        super().__init__()
+        self.checkpoints = checkpoints
+        self.every = every
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Takes a snapshot on all ranks; rank 0 writes it while the others wait."""
+        if (epoch + 1) % self.every == 0:
+            snapshot = take(self.model, epoch + 1)
+            if snapshot is not None:
+                self.checkpoints.write(snapshot)
+            barrier()
+
+
+def rank0_logs(csv: Path | str | None = None, tensorboard: Path | str | None = None) -> Sequence[Any]:
+    """Returns Keras's CSV and TensorBoard loggers on rank 0, and nothing elsewhere.
+
+    Args:
+        csv: the file, appended to; None for none.
+        tensorboard: the folder; None for none.
+    """
+    if world().rank != 0:
+        return []
+    made = [keras.callbacks.CSVLogger(str(csv), append=True)] if csv is not None else []
+    if tensorboard is not None:
+        made.append(keras.callbacks.TensorBoard(str(tensorboard)))
+    return made
