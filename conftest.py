@@ -1,0 +1,91 @@
+"""Runs what README.md and docs/ show: Python blocks in one namespace a page, console blocks in a shell.
+
+A comment in the line before a block changes what is done with it, and is not seen by a reader:
+
+    <!-- sample: REASON -->    the block is not run
+    <!-- file: NAME -->        the block is written to a file of that name in the page's working directory
+
+Each page has a working directory, a local service's root and a ``batchhvd`` command of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sybil import Document, Example, Region, Sybil
+from sybil.evaluators.python import PythonEvaluator
+from sybil.region import Lexeme
+
+_BLOCK = re.compile(
+    r"^(?:<!-- (?P<mark>sample|file): (?P<what>[^\n]+?) -->\n)?"
+    r"```(?P<language>python|json|console)\b[^\n]*\n(?P<body>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+_python = PythonEvaluator()
+
+
+def _console(example: Example) -> None:
+    """Runs each line that begins with ``$ `` in a shell; it must end well."""
+    for line in example.parsed.splitlines():
+        if line.startswith("$ "):
+            done = subprocess.run(["bash", "-c", line[2:]], capture_output=True, text=True)
+            if done.returncode:
+                raise AssertionError(f"{line}\nended with {done.returncode}\n{done.stdout}{done.stderr}")
+
+
+def _written(name: str) -> Any:
+    def write(example: Example) -> None:
+        Path(name).write_text(example.parsed, encoding="utf-8")
+
+    return write
+
+
+def _blocks(document: Document) -> Iterator[Region]:
+    for match in _BLOCK.finditer(document.text):
+        if match["mark"] == "sample" or (match["language"] == "json" and match["mark"] != "file"):
+            continue
+        evaluate = {"python": _python, "console": _console}.get(match["language"])
+        if match["mark"] == "file":
+            evaluate = _written(match["what"])
+        lines = match.string.count("\n", match.start(), match.start("body")) - 1  # for tracebacks
+        yield Region(match.start(), match.end(), Lexeme(match["body"], match.start("body"), lines), evaluate)
+
+
+def _enter(namespace: dict[str, Any]) -> None:
+    folder = tempfile.mkdtemp(prefix="batchhvd docs é ")
+    namespace["_before"] = (os.getcwd(), dict(os.environ), folder)
+    os.environ["BATCHHVD_ROOT"] = os.path.join(folder, "root")
+    os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+    work = Path(folder, "work")
+    work.mkdir()
+    os.chdir(work)
+
+
+def _leave(namespace: dict[str, Any]) -> None:
+    here, environment, folder = namespace["_before"]
+    service = Path(folder, "root", "service.json")
+    if service.exists():
+        os.kill(json.loads(service.read_text())["pid"], signal.SIGTERM)
+    os.chdir(here)
+    os.environ.clear()
+    os.environ.update(environment)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+pytest_collect_file = Sybil(
+    parsers=[_blocks],
+    patterns=["README.md", "docs/*.md"],
+    excludes=["docs/tutorial.*.md"],
+    setup=_enter,
+    teardown=_leave,
+).pytest()
