@@ -1,0 +1,90 @@
+"""The store: ids without case, order of creation, all or nothing, several threads, a restart."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from batchhvd.service.store import Store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "ein Örtchen" / "state.sqlite")
+
+
+def test_ids_compare_without_case_and_keep_theirs(store: Store) -> None:
+    store.put("/Groups/A", "groups", "", {"x": 1})
+    found = store.get("/groups/a")
+    assert found and (found.id, found.document) == ("/Groups/A", {"x": 1})
+    assert store.delete("/GROUPS/A") and not store.delete("/GROUPS/A") and store.get("/groups/a") is None
+
+
+def test_lists_come_in_the_order_of_creation_also_after_a_change(store: Store) -> None:
+    for name in "cab":
+        store.put(f"/p/{name}", "t", "/P", {"name": name})
+    store.put("/p/c", "t", "/p", {"name": "c2"})
+    assert [record.document["name"] for record in store.list("t", "/p")] == ["c2", "a", "b"]
+    assert store.list("t", "/q") == [] and len(store.list("t")) == 3
+
+
+def test_a_name_made_again_has_another_number(store: Store) -> None:
+    first = store.put("/a", "t", "", {})
+    store.delete("/a")
+    assert store.put("/a", "t", "", {}).number > first.number
+
+
+def test_under_finds_every_depth_and_no_neighbour(store: Store) -> None:
+    for id in ("/g/a", "/g/a/b", "/g/a/b/c", "/g/ab", "/g/a.b", "/g/a-b", "/h"):
+        store.put(id, "t", "", {})
+    assert [record.id for record in store.under("/G/A")] == ["/g/a/b", "/g/a/b/c"]
+
+
+def test_a_change_that_fails_changes_nothing(store: Store) -> None:
+    store.put("/a", "t", "", {"x": 1})
+    with pytest.raises(ZeroDivisionError), store.transaction():
+        store.put("/b", "t", "", {})
+        store.update("/a", lambda document, private: document.update(x=2))
+        raise ZeroDivisionError
+    found = store.get("/a")
+    assert found and found.document == {"x": 1} and store.get("/b") is None
+
+
+def test_what_was_written_is_there_after_a_restart(store: Store, tmp_path: Path) -> None:
+    store.put("/a", "t", "", {"x": "é"}, {"key": "secret"})
+    number = store.next("queue")
+    again = Store(tmp_path / "ein Örtchen" / "state.sqlite")
+    found = again.get("/a")
+    assert found and found.document == {"x": "é"} and found.private == {"key": "secret"}
+    assert again.next("queue") == number + 1
+
+
+def test_only_the_owner_may_read_it(store: Store, tmp_path: Path) -> None:
+    assert (tmp_path / "ein Örtchen" / "state.sqlite").stat().st_mode & 0o077 == 0
+
+
+def test_threads_lose_no_change(store: Store) -> None:
+    store.put("/a", "t", "", {"count": 0})
+
+    def count() -> None:
+        for _ in range(25):
+            store.update("/a", lambda document, private: document.update(count=document["count"] + 1))
+        store.close()
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = store.get("/a")
+    assert found and found.document["count"] == 100
+
+
+def test_active_and_doomed_find_by_state(store: Store) -> None:
+    for name, state in (("a", "queued"), ("b", "succeeded"), ("c", "terminating")):
+        store.put(f"/{name}", "jobs", "", {"properties": {"executionState": state, "provisioningState": "succeeded"}})
+    store.put("/g", "groups", "", {"properties": {"provisioningState": "Deleting"}})
+    assert [record.id for record in store.active()] == ["/a", "/c"]
+    assert [record.id for record in store.doomed()] == ["/g"]

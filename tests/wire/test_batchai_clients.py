@@ -1,0 +1,350 @@
+"""Batch AI through azure-mgmt-batchai 7.0.0, with jobs that really run."""
+
+from __future__ import annotations
+
+import calendar
+import json
+import time
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
+from azure.core.pipeline.policies import SansIOHTTPPolicy
+from azure.mgmt.batchai import BatchAI
+from azure.mgmt.batchai import models as m
+from azure.storage.fileshare import ShareClient
+
+SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
+SECRET = "a-secret-that-nobody-sees"
+
+
+class Bearer(SansIOHTTPPolicy[Any, Any]):
+    """Sends a fixed token."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def on_request(self, request: Any) -> None:
+        request.http_request.headers["Authorization"] = f"Bearer {self._token}"
+
+
+@pytest.fixture
+def client(service: Any) -> Any:
+    options: dict[str, Any] = {"authentication_policy": Bearer(service.token), "use_env_settings": False}
+    with BatchAI(object(), SUBSCRIPTION, service.url, polling_interval=0.1, retry_total=0, **options) as found:
+        yield found
+
+
+class Place:
+    """A group with workspace, experiment, cluster and a share that jobs mount."""
+
+    def __init__(self, client: Any, group: str, account: tuple[str, str], url: str) -> None:
+        self.client, self.group = client, group.rpartition("/")[2]
+        self.account, self.key = account
+        self.share = ShareClient(f"{url}/{self.account}", "share", credential=self.key)
+        self.share.create_share()
+        client.workspaces.begin_create(self.group, "w", m.WorkspaceCreateParameters(location="eastus")).result()
+        client.experiments.begin_create(self.group, "w", "e").result()
+
+    def cluster(self, nodes: int = 1, name: str = "c", **more: Any) -> Any:
+        parameters = m.ClusterCreateParameters(
+            vm_size="Standard_NC6",
+            user_account_settings=m.UserAccountSettings(admin_user_name="me", admin_user_password=SECRET),
+            scale_settings=m.ScaleSettings(manual=m.ManualScaleSettings(target_node_count=nodes)),
+            **more,
+        )
+        return self.client.clusters.begin_create(self.group, "w", name, parameters).result()
+
+    def document(self, command: str = "echo héllo", nodes: int = 1, **more: Any) -> dict[str, Any]:
+        mount = {
+            "accountName": self.account,
+            "azureFileUrl": f"https://{self.account}.file.core.windows.net/share",
+            "credentials": {"accountKey": self.key},
+            "relativeMountPath": "m",
+        }
+        return {
+            "properties": {
+                "cluster": {"id": self.client.clusters.get(self.group, "w", "c").id},
+                "nodeCount": nodes,
+                "customToolkitSettings": {"commandLine": command},
+                "stdOutErrPathPrefix": "$AZ_BATCHAI_JOB_MOUNT_ROOT/m",
+                "mountVolumes": {"azureFileShares": [mount]},
+                **more,
+            }
+        }
+
+    def run(self, name: str, document: dict[str, Any]) -> Any:
+        return self.client.jobs.begin_create(self.group, "w", "e", name, document).result()
+
+    def job(self, name: str) -> Any:
+        return self.client.jobs.get(self.group, "w", "e", name)
+
+    def files(self, name: str, id: str = "stdouterr", **more: Any) -> list[Any]:
+        options = m.JobsListOutputFilesOptions(outputdirectoryid=id, **more)
+        return list(self.client.jobs.list_output_files(self.group, "w", "e", name, options))
+
+
+@pytest.fixture
+def place(client: Any, group: str, account: tuple[str, str], service: Any) -> Place:
+    return Place(client, group, account, service.url)
+
+
+def ended(place: Place, name: str) -> Callable[[], Any]:
+    return lambda: place.job(name).execution_state in ("succeeded", "failed") and place.job(name)
+
+
+def test_a_job_runs_and_its_files_are_read_through_links(place: Place, poll: Any, service: Any) -> None:
+    cluster = place.cluster()
+    assert (cluster.allocation_state, cluster.vm_size, cluster.provisioning_state) == (
+        "resizing",
+        "STANDARD_NC6",
+        "succeeded",
+    )
+    outputs = [{"id": "OUT", "pathPrefix": "$AZ_BATCHAI_JOB_MOUNT_ROOT/m", "pathSuffix": "my files"}]
+    command = 'echo héllo $S; mkdir "$AZ_BATCHAI_OUTPUT_OUT/sub ü"; echo 1 > "$AZ_BATCHAI_OUTPUT_OUT/sub ü/a+b %.txt"'
+    secrets = [{"name": "S", "value": SECRET}]
+    job = place.run("j", place.document(command, outputDirectories=outputs, secrets=secrets))
+    assert (job.execution_state, job.tool_type, job.scheduling_priority) == ("queued", "custom", "normal")
+    assert job.constraints.max_wall_clock_time.days == 7 and job.mount_volumes.azure_file_shares[0].file_mode == "0777"
+    job = poll(ended(place, "j"))
+    assert (job.execution_state, job.execution_info.exit_code) == ("succeeded", 0)
+    assert job.job_output_directory_path_segment.startswith(f"{SUBSCRIPTION}/{place.group}/workspaces/w/experiments/e/")
+
+    [stdout] = [file for file in place.files("j") if file.name == "stdout.txt"]
+    assert fetch(stdout.download_url) == f"héllo {SECRET}\n".encode() and stdout.content_length == 33
+    assert [(file.name, file.file_type, file.download_url) for file in place.files("j", "OUT")] == [
+        ("sub ü", "directory", None)
+    ]
+    [inner] = place.files("j", "OUT", directory="sub ü")
+    assert inner.name == "a+b %.txt" and fetch(inner.download_url) == b"1\n"
+
+
+def test_a_field_that_is_unknown_is_reported_in_the_jobs_log(place: Place, service: Any, poll: Any) -> None:
+    place.cluster()
+    outputs = [{"id": "OUT", "pathPrefix": "$AZ_BATCHAI_JOB_MOUNT_ROOT/m", "type": "custom"}]
+    document = place.document("true", outputDirectories=outputs, toolType="custom")
+    base = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{place.group}/providers/Microsoft.BatchAI/workspaces/w"
+    answer = service.call("PUT", f"{base}/experiments/e/jobs/j", document)  # the client drops what it does not know
+    assert answer.status_code == 200 and "type" not in answer.json()["properties"]["outputDirectories"][0]
+    poll(ended(place, "j"))
+    [log] = [file for file in place.files("j") if file.name.startswith("execution-")]
+    text = fetch(log.download_url).decode()
+    assert text.count("/properties/outputDirectories/0/type") == 1 == text.count("/properties/toolType")
+
+
+def fetch(url: str) -> bytes:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(url, timeout=10) as answer:
+        return bytes(answer.read())
+
+
+def test_links_end_and_open_nothing_else(place: Place, poll: Any) -> None:
+    place.cluster()
+    odd = "cd $AZ_BATCHAI_STDOUTERR_DIR; ln -s /etc/passwd out; mkfifo pipe"
+    place.run("j", place.document(f"echo 1; {odd}"))
+    poll(ended(place, "j"))
+    before = time.time()
+    files = {file.name: file for file in place.files("j", linkexpiryinminutes=5)}
+    assert "stdout.txt" in files and "out" not in files and "pipe" not in files
+    url = files["stdout.txt"].download_url
+    [expiry] = parse_qs(urlsplit(url).query)["se"]
+    assert 270 < calendar.timegm(time.strptime(expiry, "%Y-%m-%dT%H:%M:%SZ")) - before < 330
+    for other in (url.replace("stdout.txt", "stderr.txt"), url.replace("sp=r", "sp=rw"), url.partition("?")[0]):
+        with pytest.raises(HTTPError) as caught:
+            fetch(other)
+        assert caught.value.code in (401, 403)
+
+
+def test_output_files_come_in_pages(place: Place, poll: Any) -> None:
+    place.cluster()
+    place.run("j", place.document("for i in 1 2 3 4 5 6 7; do echo $i > $AZ_BATCHAI_STDOUTERR_DIR/f$i; done"))
+    assert place.files("j") == [] or place.files("j")  # queued or running: a list, never an error
+    poll(ended(place, "j"))
+    names = [file.name for file in place.files("j", max_results=3)]
+    assert names == sorted(names) == [file.name for file in place.files("j")] and len(names) >= 9
+    with pytest.raises(HttpResponseError, match="NOPE") as caught:
+        place.files("j", "NOPE")
+    assert caught.value.status_code == 400
+    for directory in ("..", "/etc", "a/../../b"):
+        with pytest.raises(HttpResponseError, match="inside"):
+            place.files("j", directory=directory)
+
+
+def test_lists_come_in_pages(client: Any, group: str) -> None:
+    name = group.rpartition("/")[2]
+    for index in range(5):
+        client.workspaces.begin_create(name, f"W{index}", m.WorkspaceCreateParameters(location="eastus")).result()
+    two = m.WorkspacesListByResourceGroupOptions(max_results=2)
+    pages = client.workspaces.list_by_resource_group(name, two).by_page()
+    assert [[w.name for w in page] for page in pages] == [["W0", "W1"], ["W2", "W3"], ["W4"]]
+    assert {f"W{index}" for index in range(5)} <= {w.name for w in client.workspaces.list()}
+
+
+def test_what_is_not_there(client: Any, group: str) -> None:
+    name = group.rpartition("/")[2]
+    with pytest.raises(ResourceNotFoundError) as caught:
+        client.workspaces.get("nogroup", "w")
+    assert caught.value.error.code == "ResourceGroupNotFound"
+    with pytest.raises(ResourceNotFoundError) as caught:
+        client.experiments.begin_create(name, "now", "e")
+    assert caught.value.error.code == "ParentResourceNotFound"
+    client.workspaces.begin_create(name, "w", m.WorkspaceCreateParameters(location="eastus")).result()
+    with pytest.raises(ResourceNotFoundError) as caught:
+        client.jobs.get(name, "w", "e", "j")
+    assert caught.value.error.code == "ParentResourceNotFound"
+    assert client.clusters.begin_delete(name, "w", "c").result() is None  # 204: nothing to delete
+
+
+def test_repeating_a_create(place: Place) -> None:
+    first = place.cluster(nodes=1)
+    assert place.cluster(nodes=1).creation_time == first.creation_time
+    assert place.cluster(nodes=2).scale_settings.manual.target_node_count == 2
+    with pytest.raises(ResourceExistsError, match="vmPriority") as caught:
+        place.cluster(nodes=2, vm_priority="lowpriority")
+    assert caught.value.error.code == "ClusterAlreadyExists"
+    job = place.run("j", place.document("sleep 30"))
+    assert place.run("j", place.document("sleep 30")).creation_time == job.creation_time
+    with pytest.raises(ResourceExistsError, match="customToolkitSettings"):
+        place.run("j", place.document("sleep 31"))
+
+
+def test_terminating_and_deleting(place: Place, poll: Any) -> None:
+    place.cluster()
+    place.run("j", place.document("echo begun; sleep 60"))
+    poll(lambda: place.job("j").execution_state == "running")
+    place.client.jobs.begin_terminate(place.group, "w", "e", "j").result()
+    job = place.job("j")
+    assert job.execution_state == "failed" and job.execution_info.errors[0].code == "JobTerminated"
+    assert place.client.jobs.begin_terminate(place.group, "w", "e", "j").result() is None
+    place.client.jobs.begin_delete(place.group, "w", "e", "j").result()
+    with pytest.raises(ResourceNotFoundError):
+        place.job("j")
+    place.run("k", place.document("sleep 60"))
+    place.client.workspaces.begin_delete(place.group, "w").result()
+    assert list(place.client.workspaces.list_by_resource_group(place.group)) == []
+
+
+def test_resizing_and_logging_in(place: Place, poll: Any) -> None:
+    place.cluster(nodes=2)
+    cluster = poll(lambda: place.client.clusters.get(place.group, "w", "c").allocation_state == "steady")
+    nodes = list(place.client.clusters.list_remote_login_information(place.group, "w", "c"))
+    assert len(nodes) == 2 and nodes[0].node_id.startswith("tvm-") and nodes[0].ip_address == "127.0.0.1"
+    scale = m.ScaleSettings(auto_scale=m.AutoScaleSettings(minimum_node_count=0, maximum_node_count=3))
+    cluster = place.client.clusters.update(place.group, "w", "c", m.ClusterUpdateParameters(scale_settings=scale))
+    assert cluster.allocation_state == "resizing" and cluster.scale_settings.auto_scale.initial_node_count == 0
+    assert place.client.clusters.update(place.group, "w", "c", m.ClusterUpdateParameters()).scale_settings.auto_scale
+
+
+def test_nothing_shows_a_secret(place: Place, service: Any, poll: Any) -> None:
+    place.cluster()
+    place.run("j", place.document("true", secrets=[{"name": "S", "value": SECRET}]))
+    poll(ended(place, "j"))
+    base = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{place.group}/providers/Microsoft.BatchAI/workspaces/w"
+    paths = ["", "/clusters/c", "/clusters", "/experiments/e/jobs", "/experiments/e/jobs/j"]
+    shown = "".join(service.call("GET", base + path).text for path in paths) + service.log()
+    wrong = place.document("true")
+    wrong["properties"]["mountVolumes"]["azureFileShares"][0]["credentials"]["accountKey"] = "WRONG-" + place.key
+    answer = service.call("PUT", f"{base}/experiments/e/jobs/k", wrong)
+    assert answer.status_code == 400 and answer.json()["error"]["target"].endswith("/credentials/accountKey")
+    shown += answer.text + service.log()
+    assert place.key not in shown and SECRET not in shown and service.token not in shown
+
+
+RULES: list[tuple[dict[str, Any], str, str]] = [
+    ({"nodeCount": 2}, "/properties/nodeCount", "at most 1"),
+    ({"nodeCount": 0}, "/properties/nodeCount", "at least 1"),
+    ({"cluster": {"id": "/nowhere"}}, "/properties/cluster/id", "does not exist"),
+    ({"horovodSettings": {"pythonScriptFilePath": "x"}}, "/properties", "exactly one of"),
+    ({"customToolkitSettings": {}}, "/properties/customToolkitSettings/commandLine", "is missing"),
+    (
+        {"customToolkitSettings": None, "cntkSettings": {"configFilePath": "x"}},
+        "/properties/cntkSettings",
+        "not supported",
+    ),
+    (
+        {"customToolkitSettings": None, "horovodSettings": {"pythonScriptFilePath": "x", "processCount": 0}},
+        "/properties/horovodSettings/processCount",
+        "from nodeCount",
+    ),
+    ({"stdOutErrPathPrefix": "$AZ_BATCHAI_JOB_MOUNT_ROOT"}, "/properties/stdOutErrPathPrefix", "lies on no mount"),
+    ({"stdOutErrPathPrefix": "/tmp"}, "/properties/stdOutErrPathPrefix", "lies on no mount"),
+    (
+        {"outputDirectories": [{"id": "A", "pathPrefix": "$AZ_BATCHAI_JOB_MOUNT_ROOT/m", "pathSuffix": "../x"}]},
+        "/properties/outputDirectories/0/pathSuffix",
+        "stay inside",
+    ),
+    (
+        {"outputDirectories": [{"id": "A B", "pathPrefix": "$AZ_BATCHAI_JOB_MOUNT_ROOT/m"}]},
+        "/properties/outputDirectories/0/id",
+        "letters",
+    ),
+    ({"environmentVariables": [{"name": "A=B", "value": "1"}]}, "/properties/environmentVariables/0/name", "no name"),
+    ({"secrets": [{"name": "A"}]}, "/properties/secrets/0/value", "is missing"),
+]
+
+
+@pytest.fixture(scope="module")
+def standing(service: Any) -> Any:
+    """One place for all the rules: nothing is created in it."""
+    group = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/rules"
+    service.call("PUT", group, {"location": "eastus"})
+    id = f"{group}/providers/Microsoft.Storage/storageAccounts/rulesaccount"
+    service.call("PUT", id, {"sku": {"name": "Standard_LRS"}, "kind": "StorageV2", "location": "eastus"})
+    key = service.call("POST", f"{id}/listKeys").json()["keys"][1]["value"]
+    policy: Any = Bearer(service.token)
+    client = BatchAI(object(), SUBSCRIPTION, service.url, authentication_policy=policy, use_env_settings=False)  # type: ignore[arg-type]
+    place = Place(client, group, ("rulesaccount", key), service.url)
+    place.cluster()
+    return place
+
+
+@pytest.mark.parametrize(("changes", "pointer", "text"), RULES)
+def test_a_rule_that_the_description_cannot_say(
+    standing: Place, changes: dict[str, Any], pointer: str, text: str
+) -> None:
+    with pytest.raises(HttpResponseError) as caught:
+        standing.run("x", standing.document(**changes))
+    assert caught.value.status_code == 400 and caught.value.error.target == pointer and text in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer"),
+    [
+        ({"accountName": "nobody"}, "accountName"),
+        ({"azureFileUrl": "https://rulesaccount.file.core.windows.net/noshare"}, "azureFileUrl"),
+        ({"azureFileUrl": "https://other.file.core.windows.net/share"}, "azureFileUrl"),
+        ({"azureFileUrl": "https://rulesaccount.file.core.windows.net/share/nodirectory"}, "azureFileUrl"),
+        ({"credentials": {}}, "credentials/accountKey"),
+        ({"credentials": {"accountKey": "eA=="}}, "credentials/accountKey"),
+        ({"relativeMountPath": "../m"}, "relativeMountPath"),
+        ({"relativeMountPath": "/m"}, "relativeMountPath"),
+        ({"relativeMountPath": "."}, "relativeMountPath"),
+    ],
+)
+def test_a_mount_that_cannot_be(standing: Place, changes: dict[str, Any], pointer: str) -> None:
+    document = json.loads(json.dumps(standing.document()))
+    document["properties"]["mountVolumes"]["azureFileShares"][0].update(changes)
+    with pytest.raises(HttpResponseError) as caught:
+        standing.run("x", document)
+    assert caught.value.error.target == f"/properties/mountVolumes/azureFileShares/0/{pointer}"
+
+
+def test_both_forms_of_a_share_url_and_file_servers(standing: Place, service: Any, poll: Any) -> None:
+    disks = m.DataDisks(disk_size_in_gb=1, disk_count=1, storage_account_type="Standard_LRS")
+    ssh = m.SshConfiguration(user_account_settings=m.UserAccountSettings(admin_user_name="me"))
+    parameters = m.FileServerCreateParameters(vm_size="Standard_D1", data_disks=disks, ssh_configuration=ssh)
+    server = standing.client.file_servers.begin_create(standing.group, "w", "nfs", parameters).result()
+    assert server.mount_settings.file_server_public_ip == "127.0.0.1" and server.data_disks.caching_type == "none"
+    document = standing.document("echo on the server", stdOutErrPathPrefix="$AZ_BATCHAI_JOB_MOUNT_ROOT/n")
+    volumes = document["properties"]["mountVolumes"]
+    volumes["azureFileShares"][0]["azureFileUrl"] = f"{service.url}/rulesaccount/share"
+    volumes["fileServers"] = [{"fileServer": {"id": server.id}, "relativeMountPath": "n"}]
+    standing.run("nfs-job", document)
+    assert poll(ended(standing, "nfs-job")).execution_state == "succeeded"
+    [stdout] = [file for file in standing.files("nfs-job") if file.name == "stdout.txt"]
+    assert fetch(stdout.download_url) == b"on the server\n"
+    assert service.call("DELETE", server.id).status_code == 200
