@@ -971,6 +971,8 @@ class Node:
         now = time.monotonic()
         if self.stopping is None and self.stop() is not None:
             self.stopping = now
+            if (self.stop() or {}).get("stacks") and not self.record["reason"]:
+                self._note_stacks(last_chance=False)  # another node stalled; what these wait for tells why
             for child in self.children:
                 self._signal_group(child, signal.SIGTERM)
                 self._signal_group(child, signal.SIGCONT)
@@ -1004,15 +1006,19 @@ class Node:
             self._stalled(limit)
 
     def _stalled(self, limit: float) -> None:
-        stopping = self.task["stall_action"] == "stop"
-        self.note(f"no output and next to no computing for {limit:g} s; the stacks of the ranks:")
+        self.note(f"no output and next to no computing for {limit:g} s")
         frozen = [child.record["rank"] for child in self.children if (_stat(child.pid) or [""])[0] == "T"]
+        if self.task["stall_action"] != "stop":
+            return self._note_stacks(last_chance=False)
+        rank = frozen[0] if frozen else None
+        which = f"rank {rank} is frozen" if frozen else "the ranks wait for something"
+        self._note_stacks(last_chance=True)
+        return self.fail("rank", f"the node stalled for {limit:g} s: {which}", rank=rank, stacks=True)
+
+    def _note_stacks(self, last_chance: bool) -> None:
+        self.note("the stacks of this node's ranks:")
         for pid in descendants(os.getpid()):
-            self.note(stacks(pid, last_chance=stopping))
-        if stopping:
-            rank = frozen[0] if frozen else None
-            which = f"rank {rank} is frozen" if frozen else "the ranks wait for something"
-            self.fail("rank", f"the node stalled for {limit:g} s: {which}", rank=rank)
+            self.note(stacks(pid, last_chance))
 
     # -- what ranks are told --
 
@@ -1110,13 +1116,12 @@ class Node:
         return read_json(self.folder / "stop.json")
 
     def fail(
-        self, reason: str, error: str, *, rank: int | None = None, code: int | None = None, tail: Sequence[str] = ()
+        self, reason: str, error: str, *, rank: int | None = None, code: int | None = None, **more: object
     ) -> None:
-        """Tells all nodes to end."""
+        """Tells all nodes to end; ``more`` are further words of the stop file."""
         self.record |= {"reason": reason, "error": error}
-        first = declare(
-            self.folder, reason=reason, node=self.name, rank=rank, exit_code=code, error=error, tail=list(tail)
-        )
+        words = {"node": self.name, "rank": rank, "exit_code": code, "error": error, "tail": []}
+        first = declare(self.folder, reason=reason, **{**words, **more})
         self.note(f"{error}; {'all nodes are told to end' if first else 'the task was ending already'}")
 
     def note(self, text: str) -> None:

@@ -108,6 +108,7 @@ class World:
 
     def __attrs_post_init__(self) -> None:
         self.store = Store(self.root / "state.sqlite")
+        self.store._connection().execute("PRAGMA synchronous = OFF")  # no power cut is tested here
         self.restart()
         (self.root / "shares" / "acc" / "share").mkdir(parents=True, exist_ok=True)
         if self.store.get(GROUP) is None:
