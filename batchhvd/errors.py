@@ -321,7 +321,7 @@ class _Answer:
     def sentence(self) -> str:
         # Storage puts the request's id and the time on further lines; they are attributes here.
         first = self.message.strip().splitlines()[0] if self.message.strip() else type(self.error).__name__
-        return f"{first} ({self.code})" if self.code and self.code not in first else first
+        return f"{first.rstrip('.')} ({self.code})" if self.code and self.code not in first else first
 
     def header(self, name: str) -> str:
         headers = getattr(self.response, "headers", None) or {}
