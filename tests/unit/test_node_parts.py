@@ -1,0 +1,237 @@
+"""The pieces of the node runner that need no process."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchhvd.engines import node, records
+from batchhvd.engines.base import Status, Task
+
+
+def task(tmp_path: Path, **changes: Any) -> Task:
+    values: dict[str, Any] = {"name": "t", "folder": str(tmp_path / "aufgabe ü"), "nodes": ("a", "b", "c")}
+    values |= {"ranks": (2, 1, 2), "launch": "horovod", "command": "true", "logs": str(tmp_path / "logs"), **changes}
+    return Task(**values)
+
+
+def runner(tmp_path: Path, index: int = 0, **changes: Any) -> node.Node:
+    written = task(tmp_path, **changes)
+    written.write()
+    return node.Node(Path(written.folder), index, loopback=True, guard=os.getpid())
+
+
+def test_it_stands_alone() -> None:
+    tree = ast.parse(Path(node.__file__).read_text(encoding="utf-8"))
+    names = {alias.name for part in ast.walk(tree) if isinstance(part, ast.Import) for alias in part.names}
+    names |= {part.module or "" for part in ast.walk(tree) if isinstance(part, ast.ImportFrom)}
+    assert {name.split(".")[0] for name in names} <= sys.stdlib_module_names
+
+
+@pytest.mark.parametrize(
+    ("data", "whole"),
+    [(b"", 0), (b"abc", 3), ("aü".encode(), 3), ("aü".encode()[:2], 1), ("a€".encode()[:3], 1), ("😀".encode()[:3], 0)],
+)
+def test_whole_characters(data: bytes, whole: int) -> None:
+    assert node.whole(data) == whole
+
+
+@given(st.text(max_size=30), st.integers(0, 120))
+def test_no_character_is_ever_cut(text: str, cut: int) -> None:
+    data = text.encode("utf-8", "replace")
+    head = data[:cut]
+    kept = head[: node.whole(head)]
+    assert kept.decode() == data.decode()[: len(kept.decode())]
+    assert len(head) - len(kept) < 4
+
+
+@given(st.binary(max_size=40))
+def test_what_is_not_text_is_not_held_back_for_long(data: bytes) -> None:
+    assert len(data) - node.whole(data) < 4
+
+
+def pipe(tmp_path: Path) -> tuple[int, node.Stream, Path]:
+    reading, writing = os.pipe()
+    path = tmp_path / "aus gabe ü.txt"
+    return writing, node.Stream(reading, node.Sink(path), bytearray()), path
+
+
+def test_lines_are_written_whole_and_what_is_unfinished_after_a_while(tmp_path: Path) -> None:
+    writing, stream, path = pipe(tmp_path)
+    os.write(writing, b"one\ntw")
+    stream.read(10.0)
+    assert path.read_bytes() == b"one\n"
+    stream.flush(10.1)
+    assert path.read_bytes() == b"one\n"
+    stream.flush(10.3)
+    assert path.read_bytes() == b"one\ntw"
+    os.write(writing, "o\nü".encode()[:-1])
+    stream.read(10.4)
+    stream.flush(11.0)
+    assert path.read_bytes() == b"one\ntwo\n"  # half a character is no character
+    os.write(writing, "ü".encode()[1:])
+    os.close(writing)
+    while stream.read(11.1):
+        pass
+    assert path.read_bytes() == "one\ntwo\nü".encode()
+    os.close(stream.descriptor)
+
+
+def test_the_last_lines_are_those_a_terminal_would_show() -> None:
+    text = "a\n\n" + "".join(f"\r{n}/9" for n in range(1, 4)) + "\nTraceback\nboom"
+    assert node.last_lines(text.encode()) == ["a", "1/9", "2/9", "3/9", "Traceback", "boom"]
+    assert len(node.last_lines(b"x\n" * 100)) == 20
+
+
+def test_variables_are_expanded_and_unknown_ones_stay() -> None:
+    variables = {"A": "1", "AZ_B": "$A"}
+    assert node.expand("$A ${A}b $AZ_B $C $$ $(x) ${D}", variables) == "1 1b $A $C $$ $(x) ${D}"
+
+
+def test_the_first_to_stop_a_task_gives_the_reason(tmp_path: Path) -> None:
+    assert node.declare(tmp_path, reason="rank", rank=2, exit_code=3)
+    assert not node.declare(tmp_path, reason="cancelled")
+    assert not records.declare(tmp_path, "cancelled")
+    stop = records.stop(tmp_path)
+    assert stop is not None
+    assert (stop["reason"], stop["rank"], stop["exit_code"]) == ("rank", 2, 3)
+    assert [path.name for path in tmp_path.iterdir()] == ["stop.json"]
+
+
+def test_variables_of_a_rank(tmp_path: Path) -> None:
+    environment = {"AZ_BATCHAI_JOB_MOUNT_ROOT": "/m", "OWN": "$AZ_BATCHAI_JOB_MOUNT_ROOT/$AZ_BATCHAI_TASK_INDEX"}
+    found = runner(tmp_path, 1, environment=environment, secrets={"SECRET": "p$OWN"}).variables()
+    assert found["OWN"] == "/m/1"
+    assert found["SECRET"] == "p$OWN"  # as it is
+    assert found["AZ_BATCHAI_JOB_TEMP"] == str(tmp_path / "aufgabe ü" / "temp" / "1")
+    assert found["AZ_BATCHAI_JOB_TEMP_DIR"] == str(tmp_path / "aufgabe ü" / "temp")
+    assert int(found["OMP_NUM_THREADS"]) >= 1
+    assert found["OMP_NUM_THREADS"] == found["TF_NUM_INTRAOP_THREADS"]
+
+
+def test_thread_counts_are_the_users_where_he_sets_them(tmp_path: Path) -> None:
+    assert runner(tmp_path, environment={"OMP_NUM_THREADS": "7"}).variables()["OMP_NUM_THREADS"] == "7"
+
+
+def places(ranks: tuple[int, ...], tmp_path: Path) -> list[tuple[int, ...]]:
+    found = []
+    for index in range(len(ranks)):
+        one = runner(tmp_path, index, ranks=ranks, nodes=tuple(str(k) for k in range(len(ranks))))
+        for rank, local, _ in one.commands():
+            place = one.place(rank, local)
+            names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
+            found.append(tuple(int(place[f"HOROVOD_{name}"]) for name in names))
+    return found
+
+
+def test_places_of_ranks_on_uneven_nodes(tmp_path: Path) -> None:
+    assert places((2, 1, 2), tmp_path) == [
+        (0, 5, 0, 2, 0, 3),
+        (1, 5, 1, 2, 0, 2),
+        (2, 5, 0, 1, 1, 3),
+        (3, 5, 0, 2, 2, 3),
+        (4, 5, 1, 2, 1, 2),
+    ]
+
+
+def test_a_node_may_have_no_rank(tmp_path: Path) -> None:
+    assert places((1, 0), tmp_path) == [(0, 1, 0, 1, 0, 1)]
+
+
+def test_the_launcher_of_mpi_passes_the_variables_on(tmp_path: Path) -> None:
+    one = runner(tmp_path, launch="mpi", command="prog $X", environment={"A": "1"}, secrets={"S": "2"})
+    line = one.mpirun()
+    assert line.startswith("mpirun -np 5 --hostfile ")
+    assert "-x A -x S" in line
+    assert line.endswith("/bin/sh -c 'prog $X'")
+    assert "2" not in line.split()  # the value is not on the command line
+    assert runner(tmp_path, 1, launch="mpi").commands() == []
+
+
+def test_gpus_are_dealt_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asks = {"AZ_BATCHAI_NUM_GPUS": "4"}
+    one = runner(tmp_path, environment=asks)
+    monkeypatch.setattr(node, "gpus", lambda: [])
+    assert one.devices(3, 1) == {"AZ_BATCHAI_NUM_GPUS": "0", "CUDA_VISIBLE_DEVICES": ""}
+    monkeypatch.setattr(node, "gpus", lambda: ["/dev/nvidia0", "/dev/nvidia1"])
+    assert one.devices(3, 1) == {"AZ_BATCHAI_NUM_GPUS": "2", "CUDA_VISIBLE_DEVICES": "1"}
+    own = runner(tmp_path, environment={**asks, "CUDA_VISIBLE_DEVICES": "0"})
+    assert own.devices(3, 1)["CUDA_VISIBLE_DEVICES"] == "0"
+
+
+def test_the_meeting_point_keeps_and_clears_its_scopes() -> None:
+    server = node.Rendezvous("127.0.0.1")
+    assert server.answer("GET", "/global/0", b"") is None
+    for rank in ("0", "1"):
+        assert server.answer("PUT", f"/global/{rank}", rank.encode() * 3) == b""
+    assert server.answer("GET", "/global/1", b"") == b"111"
+    server.answer("DELETE", "/global/0", b"")
+    assert server.answer("GET", "/global/0", b"") == b"000"  # the other rank may still have to read it
+    server.answer("DELETE", "/global/1", b"")
+    assert server.answer("GET", "/global/0", b"") is None  # ready for a second init
+    server.listener.close()
+
+
+def test_layers_are_named_by_all_that_decides_them(tmp_path: Path) -> None:
+    base = {"PATH": "/usr/bin", "HOME": "/root", "TOKEN": "a"}
+    name = node.layer_name("pip install x", base)
+    assert name == node.layer_name("pip install x", {**base, "TOKEN": "b"})  # not named in the command
+    assert name != node.layer_name("pip install y", base)
+    assert node.layer_name("get $TOKEN", base) != node.layer_name("get $TOKEN", {**base, "TOKEN": "b"})
+    (tmp_path / "bin").mkdir()
+    own = {**base, "PATH": f"{tmp_path}/bin:/usr/bin"}
+    before = node.layer_name("pip install x", own)
+    (tmp_path / "bin" / "pip").touch()
+    assert node.layer_name("pip install x", own) != before  # something was installed meanwhile
+
+
+def record(state: str = "ended", **changes: Any) -> dict[str, Any]:
+    return {"state": state, "started": 1.0, "ended": 2.0 if state == "ended" else None, "reason": "rank", **changes}
+
+
+@pytest.mark.parametrize(
+    ("found", "state"),
+    [
+        ([None, None], "queued"),
+        ([record("preparing"), None], "preparing"),
+        ([record("preparing"), record("running")], "running"),
+        ([record("running"), record()], "running"),
+        ([record(), None], "running"),
+        ([record(), record()], "succeeded"),
+    ],
+)
+def test_how_a_task_stands(found: list[Any], state: str) -> None:
+    assert records.status(None, found).state == state
+
+
+def test_how_a_stopped_task_stands() -> None:
+    stop = {"reason": "rank", "node": "b", "rank": 1, "exit_code": 3, "error": "e", "tail": ["x"]}
+    assert records.status(stop, [record(), record("running")]).state == "running"  # until all have ended
+    assert records.status(stop, [record(), record(ended=5.0)]) == Status(
+        state="failed",
+        reason="rank",
+        node="b",
+        rank=1,
+        exit_code=3,
+        error="e",
+        tail=("x",),
+        started=1.0,
+        ended=5.0,
+    )
+    assert records.status({**stop, "reason": "cancelled"}, [record()]).state == "cancelled"
+
+
+def test_the_task_file_is_its_owners_only(tmp_path: Path) -> None:
+    written = task(tmp_path, secrets={"S": "x"})
+    path = written.write()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert Task.read(written.folder) == written
+    assert json.loads(path.read_text())["secrets"] == {"S": "x"}
