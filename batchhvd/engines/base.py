@@ -136,7 +136,11 @@ class Status:
 
 
 class Engine(Protocol):
-    """What the service asks of an engine; an instance keeps nothing that the folder does not hold."""
+    """What the service asks of an engine; an instance keeps nothing that the folder does not hold.
+
+    An engine whose nodes are machines that can be out of order may also have ``node_states() -> Mapping[str, str]``: the
+    names of those that take no tasks now, each with its state and the reason, in the engine's words.
+    """
 
     def nodes(self) -> int:
         """Returns how many nodes it can give at most."""

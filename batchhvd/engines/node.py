@@ -669,7 +669,7 @@ class Node:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._ask)
         self.selector.register(self.bell, selectors.EVENT_READ, None)
-        count, attempt = len(self.task["nodes"]), self.task["attempt"]
+        count, attempt = len(self.task["nodes"]), self.task["attempt"] + int(os.environ.get("SLURM_RESTART_COUNT") or 0)
         self.note(f"node {self.index + 1} of {count}, attempt {attempt}, on {self.record['host']}")
         for notice in self.task["notices"]:
             self.note(notice)
@@ -819,7 +819,9 @@ class Node:
         return [(0, 0, self.task["command"] if self.task["launch"] == "single" else self.mpirun())]
 
     def mpirun(self) -> str:
-        """Returns the command line of Open MPI's launcher."""
+        """Returns the command line of the engine's own launcher (``BATCHHVD_LAUNCHER``), else of Open MPI's."""
+        if launcher := os.environ.get("BATCHHVD_LAUNCHER"):
+            return f"{launcher} {shlex.join(['/bin/sh', '-c', self.task['command']])}"
         words = ["mpirun", "-np", str(sum(self.task["ranks"])), "--hostfile", str(self.folder / "hostfile")]
         words += ["--oversubscribe", "--bind-to", "none", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
         for name in (*self.task["environment"], *self.task["secrets"], "OMP_NUM_THREADS", "BATCHHVD_NODE"):

@@ -57,7 +57,7 @@ def status(stop: Mapping[str, Any] | None, records: Sequence[Document | None], *
     if len(begun) < len(records) or any(record["state"] != "ended" for record in begun):
         return Status(state=_moving(begun), started=started, attempt=attempt)
     ended = max(record["ended"] for record in begun)
-    if stop is None:
+    if stop is None or not any(record["reason"] for record in begun):  # it came when all nodes had ended already
         return Status(state="succeeded", exit_code=0, started=started, ended=ended, attempt=attempt)
     return Status(
         state="cancelled" if stop["reason"] == "cancelled" else "failed",

@@ -1,8 +1,8 @@
 """Slurm: a task is one batch job, and each of its nodes one node of the job's allocation.
 
-``preview`` is the batch script, and ``submit`` sends exactly it. The script does two things: it moves the records of a run
-that Slurm has started again out of the way, and it places one node runner on each node with one ``srun``. All else is the
-runner's business.
+``preview`` is the batch script, and ``submit`` sends exactly it. The script does two things: it moves the records of a
+run that Slurm has started again out of the way, and it places one node runner on each node with one ``srun``. All else
+is the runner's business.
 
 A handle is the job's number and the task's folder, ``"1234 /shared/tasks/…"``. Whether a job goes on or is over is
 Slurm's word, as long as Slurm knows the job; how it ended is what the runners have written into the folder. While the
@@ -21,31 +21,37 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from batchhvd.engines import node, records
-from batchhvd.engines.base import Status, Task
+from batchhvd.engines.base import ENDED, Status, Task
 from batchhvd.errors import EngineError, EngineMissing
 
 # Options of sbatch that a task or the whole engine may set; the others are this engine's own.
-OPTIONS = frozenset(
-    "account begin clusters comment constraint cores-per-socket cpus-per-gpu cpus-per-task deadline dependency exclude"
-    " exclusive extra-node-info gpu-bind gpu-freq gpus gpus-per-node gres hint licenses mail-type mail-user mem"
-    " mem-per-cpu mem-per-gpu network nice nodelist partition prefer priority qos reservation signal sockets-per-node"
-    " switches threads-per-core time tmp wckey".split()
+_OPTION = re.compile(
+    "account|begin|comment|constraint|cpus-per-task|dependency|exclude|exclusive|gpus-per-node|gres|licenses|mail-type|"
+    "mail-user|mem|mem-per-cpu|nice|nodelist|partition|priority|qos|reservation|switches|time|tmp"
 )
 _VALUE = re.compile(r"[\w.,:;/=+@%&|!*()\[\]{}#^~-]*", re.ASCII)
-_SHARES = frozenset({"exclusive", "cpus-per-task", "mem", "mem-per-cpu", "cpus-per-gpu", "mem-per-gpu"})
+_SHARES = frozenset({"exclusive", "cpus-per-task", "mem", "mem-per-cpu"})  # the caller shares nodes in his own way
 
 _WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
-_OVER = frozenset(
-    "COMPLETED FAILED CANCELLED TIMEOUT DEADLINE NODE_FAIL BOOT_FAIL OUT_OF_MEMORY PREEMPTED REVOKED".split()
-)
+_ENDS = {  # how a job that ended otherwise than by its own exit is reported: state, reason, error
+    "CANCELLED": ("cancelled", "cancelled", "the job was cancelled in Slurm"),
+    "TIMEOUT": ("failed", "time", "the job reached its time limit in Slurm"),
+    "DEADLINE": ("failed", "time", "the job reached its deadline in Slurm"),
+    "NODE_FAIL": ("failed", "node", "Slurm lost a node of the job"),
+    "BOOT_FAIL": ("failed", "node", "a node of the job did not boot"),
+    "PREEMPTED": ("failed", "node", "Slurm gave the job's nodes to another job"),
+    "REVOKED": ("failed", "node", "Slurm moved the job to another cluster"),
+    "OUT_OF_MEMORY": ("failed", "memory", "the job used more memory than Slurm had given it"),
+}
+_OVER = frozenset({"COMPLETED", "FAILED", *_ENDS})
 _REASONS = {
     "BeginTime": "it starts again after Slurm's own pause",
     "Dependency": "another job has to end first",
@@ -59,10 +65,11 @@ _REASONS = {
     "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved",
     "Resources": "not enough nodes are free",
 }
-_BAD_STATES = frozenset("down drained draining drain drng fail failing error inval maint unk unknown".split())
+_UNUSABLE = re.compile("down|drain.*|drng|fail.*|error|inval|maint|unk.*|.*[*]")
 _FIELDS = ("JobID", "State", "Reason", "RestartCnt", "exit_code", "EndTime", "WorkDir")
 _AWAY = re.compile(r"unable to contact slurm|connection refused|connect failure|timed out|communication", re.I)
 _AGAIN = 5.0  # seconds between two cancellations of the same job
+_SETTLE = 5.0  # seconds that the records of a job that is over may take to be seen (network file systems)
 _PACKAGE = "slurm-client"
 
 
@@ -112,6 +119,7 @@ class Slurm:
     Args:
         bin: the folder of Slurm's commands, "" to find them by PATH.
         python: the interpreter that runs the node runner on the nodes.
+        mpi: what starts the ranks of an MPI task: ``"mpirun"``, or a kind that ``srun --mpi`` has, such as ``"pmix"``.
         pause: an answer of squeue is used again for so many seconds.
         options: options of sbatch for every task, such as ``partition="gpu"``; ``_`` stands for ``-``.
 
@@ -121,9 +129,15 @@ class Slurm:
     """
 
     def __init__(
-        self, *, bin: str = "", python: str = sys.executable, pause: float | str = 0.5, **options: str
+        self,
+        *,
+        bin: str = "",
+        python: str = sys.executable,
+        mpi: str = "mpirun",
+        pause: float | str = 0.5,
+        **options: str,
     ) -> None:
-        self._bin, self._python, self._pause = bin, python, float(pause)
+        self._bin, self._python, self._mpi, self._pause = bin, python, mpi, float(pause)
         self._options = _checked({name.replace("_", "-"): value for name, value in options.items()})
         self._seen: dict[str, tuple[float, Job | None]] = {}
         self._cancelled: dict[str, float] = {}
@@ -151,14 +165,14 @@ class Slurm:
         Raises:
             EngineError: the task has an option that cannot be set.
         """
-        return script(task, {**self._options, **_checked(task.options)}, self._python)
+        options = {**self._options, **_checked(task.options)}
+        return script(task, options, python=self._python, mpi=self._mpi)
 
     def submit(self, task: Task) -> str:
         """Hands a task to sbatch and returns its handle.
 
         Raises:
-            EngineError: sbatch refused it; the message is Slurm's.
-            EngineMissing: the task needs an MPI launcher that is not there.
+            EngineError: an option cannot be set, or sbatch refused the job; the message is Slurm's.
         """
         text, folder = self.preview(task), Path(task.folder)
         known = records.read(folder / "slurm.json") or self._earlier(folder)
@@ -175,7 +189,8 @@ class Slurm:
         """Returns how each run stands, with one question to Slurm for all of them."""
         parsed = {text: Handle.parse(text) for text in handles}
         jobs = self._jobs([handle.job for handle in parsed.values()])
-        return {text: _status(handle, jobs and jobs.get(handle.job), jobs is None) for text, handle in parsed.items()}
+        away, known = jobs is None, jobs or {}
+        return {text: _status(handle, known.get(handle.job), away) for text, handle in parsed.items()}
 
     def cancel(self, handle: str) -> None:
         """Tells the runners to end, and Slurm to end the job; Slurm uses force after its KillWait.
@@ -221,9 +236,9 @@ class Slurm:
         """Sends a batch script and returns the job's number."""
         answer = self._run("sbatch", "--parsable", text=text)
         if answer.returncode:
-            told = answer.stderr.strip()
-            facts = {"command": "sbatch", "exit_code": answer.returncode, "output": told}
-            raise EngineError(f"sbatch refused the job: {told}", engine="slurm", **facts)
+            told, code = answer.stderr.strip(), answer.returncode
+            message = f"sbatch did not take the job: {told}"
+            raise EngineError(message, engine="slurm", command="sbatch", exit_code=code, output=told)
         return answer.stdout.strip().partition(";")[0]
 
     def _earlier(self, folder: Path) -> dict[str, Any] | None:
@@ -236,16 +251,16 @@ class Slurm:
     def _jobs(self, numbers: Sequence[str]) -> dict[str, Job] | None:
         """Returns what Slurm knows of jobs, None while its controller does not answer."""
         now = time.monotonic()
-        old = {number: self._seen[number] for number in numbers if number in self._seen}
-        if len(old) < len(set(numbers)) or any(now - when > self._pause for when, _ in old.values()):
+        self._seen = {number: seen for number, seen in self._seen.items() if now - seen[0] <= self._pause}
+        if not set(numbers) <= set(self._seen):
             fresh = self._squeue(f"--jobs={','.join(numbers)}")
             if fresh is None:
                 return None
-            missing = [number for number in numbers if number not in fresh]
-            fresh.update(self._sacct(missing) if missing else {})
-            old = {number: (now, fresh.get(number)) for number in numbers}
-            self._seen = old
-        return {number: job for number, (_, job) in old.items() if job is not None}
+            forgotten = [number for number in numbers if number not in fresh]
+            fresh.update(self._sacct(forgotten) if forgotten else {})
+            self._seen.update({number: (now, fresh.get(number)) for number in numbers})
+        known = {number: self._seen[number][1] for number in numbers}
+        return {number: job for number, job in known.items() if job is not None}
 
     def _squeue(self, which: str) -> dict[str, Job] | None:
         fields = ",".join(f"{name}:|" for name in _FIELDS)
@@ -284,29 +299,37 @@ def _checked(options: Mapping[str, str]) -> dict[str, str]:
         EngineError: one may not be, or its value would not be read as one word.
     """
     for name, value in options.items():
-        if name not in OPTIONS:
-            can = ", ".join(sorted(OPTIONS))
+        if not _OPTION.fullmatch(name):
+            can = _OPTION.pattern.replace("|", ", ")
             raise EngineError(f"the slurm engine has no option {name!r}; there are: {can}", engine="slurm")
         if not _VALUE.fullmatch(value):
             raise EngineError(f"the value of Slurm's option {name} has blanks or quotes: {value!r}", engine="slurm")
     return dict(options)
 
 
-def script(task: Task, options: Mapping[str, str], python: str, *, before: str = "") -> str:
-    """Returns the batch script of a task.
+def script(
+    task: Task, options: Mapping[str, str], *, python: str, mpi: str = "mpirun", before: Sequence[str] = ()
+) -> str:
+    """Returns the batch script of a task. Pure.
 
     Args:
         task: the task.
-        options: options of sbatch; they win over the engine's own choice.
+        options: options of sbatch, which win over the engine's own choice.
         python: the interpreter that runs the node runner.
-        before: lines of shell that run first.
+        mpi: what starts the ranks of an MPI task.
+        before: lines of shell that run first, with ``$folder`` set.
+
+    Raises:
+        EngineError: the folder's path cannot stand in a batch script.
     """
     if set(task.folder) & set("\n\r\0"):
         raise EngineError(f"Slurm cannot have a line break in a path: {task.folder!r}", engine="slurm")
-    directives = "\n".join(f"#SBATCH --{name}={value}" if value else f"#SBATCH --{name}" for name, value in _directives(task, options))
-    return _SCRIPT.format(
-        directives=directives, folder=shlex.quote(task.folder), before=before, srun=_srun(task), runner=_runner(python)
-    )
+    directives = [
+        f"#SBATCH --{name}={value}" if value else f"#SBATCH --{name}" for name, value in _directives(task, options)
+    ]
+    places = [f"folder={shlex.quote(task.folder)}", *before, *_launcher(task, mpi)]
+    runner = f'    {shlex.quote(python)} -I -S "$folder/node.py" "$folder"'
+    return "\n".join(["#!/bin/bash", *directives, "", *places, "", _AGAIN_SCRIPT, f"exec {_srun(task)} \\", runner, ""])
 
 
 def _directives(task: Task, options: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -315,9 +338,9 @@ def _directives(task: Task, options: Mapping[str, str]) -> list[tuple[str, str]]
         own |= {"exclusive": "", "mem": "0"}  # a node of Batch AI is a machine of one's own
     if task.wall_seconds is not None:
         own["time"] = str(math.ceil(task.wall_seconds / 60) + 1)  # minutes; the runner keeps the limit to the second
-    place = _quoted(task.folder)
-    last = {"chdir": place, "output": _quoted(task.folder.replace("%", "%%") + "/slurm.out"), "open-mode": "append"}
-    return list({**own, **options, **last, "requeue": "", "export": "ALL"}.items())
+    output = _quoted(task.folder.replace("%", "%%") + "/slurm.out")
+    last = {"chdir": _quoted(task.folder), "output": output, "open-mode": "append", "requeue": "", "export": "ALL"}
+    return list({**own, **options, **last}.items())
 
 
 def _quoted(text: str) -> str:
@@ -326,28 +349,28 @@ def _quoted(text: str) -> str:
 
 
 def _srun(task: Task) -> str:
+    """Returns the command that places one runner on each node; others may use the nodes beside them (MPI's daemons)."""
     count = len(task.nodes)
-    return f"srun --nodes={count} --ntasks={count} --ntasks-per-node=1 --export=ALL --mpi=none --overlap --kill-on-bad-exit=1"
+    place = f"--nodes={count} --ntasks={count} --ntasks-per-node=1"
+    return f"srun {place} --export=ALL --mpi=none --overlap --kill-on-bad-exit=1"
 
 
-def _runner(python: str) -> str:
-    return f'{shlex.quote(python)} -I -S "$folder/node.py" "$folder"'
+def _launcher(task: Task, mpi: str) -> list[str]:
+    if task.launch != "mpi" or mpi == "mpirun":
+        return []
+    place = f"--nodes={len(task.nodes)} --ntasks={task.size} --distribution=cyclic"
+    command = f"env -u SLURM_NTASKS_PER_NODE srun --mpi={mpi} {place} --export=ALL --overlap --kill-on-bad-exit=1"
+    return [f"export BATCHHVD_LAUNCHER={shlex.quote(command)}"]
 
 
-_SCRIPT = """#!/bin/bash
-{directives}
-folder={folder}
-{before}
-# A run that Slurm starts again leaves the records of the one before aside; a cancellation stays.
-if [ "${{SLURM_RESTART_COUNT:-0}}" -gt 0 ]; then
+_AGAIN_SCRIPT = """\
+# A run that Slurm starts again puts the records of the one before aside; a cancellation stays.
+if [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]; then
     before="$folder/attempt-$SLURM_RESTART_COUNT"
     mkdir -p "$before"
-    grep -q '"reason": "cancelled"' "$folder/stop.json" 2>/dev/null || mv -f "$folder/stop.json" "$before" 2>/dev/null
+    grep -qs '"reason": "cancelled"' "$folder/stop.json" || mv -f "$folder/stop.json" "$before" 2>/dev/null
     mv -f "$folder"/node-*.json "$folder/rendezvous.json" "$before" 2>/dev/null
 fi
-
-exec {srun} \\
-    {runner}
 """
 
 
@@ -366,7 +389,9 @@ def _accounted(line: str) -> tuple[str, Job]:
     number, state, code, ended = line.split("|")
     exit_code, _, number_of_signal = code.partition(":")
     signalled = int(number_of_signal or 0)
-    return number, Job(state.partition(" ")[0], "", None, 128 + signalled if signalled else int(exit_code), _seconds(ended))
+    return number, Job(
+        state.partition(" ")[0], "", None, 128 + signalled if signalled else int(exit_code), _seconds(ended)
+    )
 
 
 def _shell_code(wait_status: int) -> int:
@@ -382,41 +407,83 @@ def _seconds(stamp: str) -> float | None:
 
 
 def _node_of(state: str, why: str) -> tuple[bool, str]:
-    word = state.rstrip("*~#!%$@^-+")
-    usable = word not in _BAD_STATES and not state.endswith("*")
-    return usable, f"{word}: {why}" if why not in ("", "none") else word
+    """Says whether a node in this state takes jobs, and what to tell of it; a star means that it does not answer."""
+    text = state.rstrip("*~#!%$@^-+")
+    return not _UNUSABLE.fullmatch(state.rstrip("~#!%$@^-+")), f"{text}: {why}" if why not in ("", "none") else text
 
 
-# ---- judging -----------------------------------------------------------------------------------------------------------
+# ---- judging ---------------------------------------------------------------------------------------------------------
 
 
 def _status(handle: Handle, job: Job | None, away: bool) -> Status:
     """Returns how a run stands, from Slurm's word and the runners' records."""
     names: list[str] = (records.read(handle.folder / "slurm.json") or {}).get("nodes", [])
     if not names:
-        return Status(state="lost", reason="engine", error=f"Slurm's job {handle.job} has no folder {handle.folder}")
+        return Status(
+            state="lost", reason="engine", error=f"there is no run of Slurm's job {handle.job} in {handle.folder}"
+        )
     found = records.nodes(handle.folder, len(names))
-    attempt = 1 + (job.restarts if job and job.restarts is not None else len(list(handle.folder.glob("attempt-*"))))
+    restarts = job.restarts if job else None
+    attempt = 1 + (len(list(handle.folder.glob("attempt-*"))) if restarts is None else restarts)
     told = records.status(records.stop(handle.folder), found, attempt=attempt)
     if job is None:
         return _unknown(handle, told, away)
     if job.state in _OVER:
-        return _over(handle, job, told, _missing(names, found))
+        return _over(handle, job, told, [record is None or record["state"] != "ended" for record in found])
     if job.state in _WAITING:
         return Status(state="queued", reason=_reason(job.reason), attempt=attempt)
-    return told if told.state in ("preparing", "running") else _going_on(told)
-
-
-def _missing(names: Sequence[str], found: Sequence[records.Document | None]) -> list[str]:
-    """Returns the nodes whose record does not say that they have ended."""
-    return [name for name, record in zip(names, found, strict=True) if record is None or record["state"] != "ended"]
+    return _going_on(told)
 
 
 def _going_on(told: Status) -> Status:
-    state = "preparing" if told.started is None else "running"
+    """Returns the status of a run that is not over, whatever its records say."""
+    state = told.state if told.state == "preparing" else "running" if told.started else "preparing"
     return Status(state=state, started=told.started, attempt=told.attempt)
 
 
 def _reason(word: str) -> str:
     text = _REASONS.get(word.partition(",")[0], "")
     return f"Slurm says {word}: {text}" if text else f"Slurm says {word}" if word != "None" else ""
+
+
+def _unknown(handle: Handle, told: Status, away: bool) -> Status:
+    """Judges a run of which Slurm says nothing, by its records alone."""
+    if told.state in ENDED and not (away and told.reason == "node"):  # such a run may be about to start again
+        return told
+    if away:
+        return evolve(told if told.state == "queued" else _going_on(told), reason="Slurm's controller does not answer")
+    error = f"Slurm does not know its job {handle.job} any more, and not all nodes have said how they ended"
+    return evolve(_going_on(told), state="lost", reason="node", error=error)
+
+
+def _over(handle: Handle, job: Job, told: Status, missing: Sequence[bool]) -> Status:
+    """Judges a run that is over for Slurm: by its records, where they say more than that the nodes were told to end."""
+    if not any(missing) and told.reason != "node":
+        return told
+    if any(missing) and job.state in ("COMPLETED", "FAILED") and time.time() - (job.ended or 0) < _SETTLE:
+        return _going_on(told)
+    end = evolve(_going_on(told), ended=told.ended or job.ended, exit_code=job.exit_code, node=told.node)
+    if job.state == "COMPLETED":
+        return evolve(end, state="succeeded", exit_code=0, node="")
+    if job.state == "FAILED":
+        return _failed(handle, end, missing) if any(missing) else told
+    state, reason, error = _ENDS[job.state]
+    return evolve(end, state=state, reason=reason, error=error, exit_code=job.exit_code or None)
+
+
+def _failed(handle: Handle, end: Status, missing: Sequence[bool]) -> Status:
+    """Judges a job whose batch script failed before all nodes could say how they ended."""
+    if end.started is None:
+        told = "Slurm could not start the nodes' runners"
+        return evolve(end, state="failed", reason="engine", error=told, tail=_tail(handle.folder / "slurm.out"))
+    for index in (index for index, gone in enumerate(missing) if gone):
+        node.complete(handle.folder, index, end.exit_code or 1)
+    found = records.nodes(handle.folder, len(missing))
+    return records.status(records.stop(handle.folder), found, attempt=end.attempt)
+
+
+def _tail(path: Path) -> tuple[str, ...]:
+    try:
+        return tuple(path.read_text(encoding="utf-8", errors="replace").splitlines()[-20:])
+    except FileNotFoundError:
+        return ()

@@ -2,6 +2,7 @@
 
     bed.py install                        fetches the packages that are missing (apt)
     bed.py up DIR [--nodes 4] [--cpus 2] [--gpus 2] [--share PATH]...
+    bed.py hold DIR [as up]               keeps it up until standard input ends, whatever ends the caller
     bed.py down DIR                       ends it, also one that came up by half
     bed.py node-kill DIR node3            the node loses its power
     bed.py node-start DIR node3           ... and gets it back
@@ -375,7 +376,16 @@ def up(folder: Path, options: argparse.Namespace) -> None:
     except BaseException:
         stop(folder)
         raise
-    print(f"{options.nodes} nodes idle after {time.monotonic() - begun:.1f} s; commands in {folder}/bin")
+    print(f"{options.nodes} nodes idle after {time.monotonic() - begun:.1f} s; commands in {folder}/bin", flush=True)
+
+
+def hold(folder: Path, options: argparse.Namespace) -> None:
+    """Brings the bed up and takes it down when standard input ends, as it does when the caller is killed."""
+    up(folder, options)
+    try:
+        sys.stdin.read()
+    finally:
+        stop(folder)
 
 
 def start(folder: Path, names: list[str]) -> None:
@@ -472,7 +482,7 @@ def perform(verb: str, folder: Path, rest: list[str]) -> int:
         "controller-start": lambda: controller_start(folder),
     }
     if verb not in actions:
-        raise BedError(f"no verb {verb!r}; there are: up, on-head, on-node, {', '.join(actions)}")
+        raise BedError(f"no verb {verb!r}; there are: up, hold, on-head, on-node, {', '.join(actions)}")
     actions[verb]()
     return 0
 
@@ -484,8 +494,8 @@ def main(arguments: list[str]) -> int:
     if verb == "_boot":
         head(folder) if rest[1] == "head" else node(folder, rest[1], rest[2:])
     try:
-        if verb == "up":
-            up(folder, parse(arguments))
+        if verb in ("up", "hold"):
+            (up if verb == "up" else hold)(folder, parse(arguments))
             return 0
         return perform(verb, folder, rest[1:])
     except (BedError, subprocess.CalledProcessError) as error:

@@ -1,0 +1,75 @@
+"""What the tests of the engines, of training and of the tutorial share."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from attrs import frozen
+
+# Modules that several test files share: the contract of the engines, and the four nodes under Slurm.
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "slurm")]
+
+
+@frozen
+class Bed:
+    """Four nodes under Slurm on this machine; they see what lies below pytest's temporary folder.
+
+    Attributes:
+        folder: the bed's own folder.
+    """
+
+    folder: Path
+
+    @property
+    def bin(self) -> Path:
+        """The folder of Slurm's commands."""
+        return self.folder / "bin"
+
+    @property
+    def nodes(self) -> list[str]:
+        """The names of the nodes."""
+        names: list[str] = json.loads((self.folder / "bed.json").read_text())["nodes"]
+        return names
+
+    def __call__(self, verb: str, *arguments: str) -> str:
+        """Does what ``bed.py VERB`` does, such as ``node-kill``, and returns what it printed."""
+        return _checked([sys.executable, _bed().__file__, verb, str(self.folder), *arguments])
+
+    def slurm(self, name: str, *arguments: str) -> str:
+        """Runs one of Slurm's commands and returns what it printed."""
+        return _checked([str(self.bin / name), *arguments])
+
+
+def _checked(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0, f"{command}: {done.stderr}{done.stdout}"
+    return done.stdout
+
+
+def _bed():
+    import bed
+
+    return bed
+
+
+@pytest.fixture(scope="session")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+    """Brings four nodes up once for the run; they go when it ends, however it ends."""
+    if problem := _bed().obstacle():
+        pytest.skip(f"Slurm {problem}")
+    folder = Path(tempfile.mkdtemp(prefix="batchhvd-bed-"))
+    command = [sys.executable, _bed().__file__, "hold", str(folder), "--share", str(tmp_path_factory.getbasetemp())]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert "idle" in line, f"the bed did not come up; see {folder}/log"
+        yield Bed(folder)
+        process.communicate(timeout=60)
+    shutil.rmtree(folder)

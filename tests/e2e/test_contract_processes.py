@@ -1,0 +1,16 @@
+"""The engine of this machine keeps the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from engine_contract import EngineContract
+
+from batchhvd.engines.processes import Processes
+
+
+class TestProcesses(EngineContract):
+    @pytest.fixture
+    def make(self) -> Callable[[], Processes]:
+        return Processes

@@ -1,0 +1,18 @@
+"""Slurm keeps the contract, on four nodes with addresses of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from engine_contract import EngineContract
+
+from batchhvd.engines.slurm import Slurm
+from conftest import Bed
+
+
+@pytest.mark.slurm
+class TestSlurm(EngineContract):
+    @pytest.fixture
+    def make(self, slurm: Bed) -> Callable[[], Slurm]:
+        return lambda: Slurm(bin=str(slurm.bin), pause=0.1)
