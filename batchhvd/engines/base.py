@@ -138,8 +138,8 @@ class Status:
 class Engine(Protocol):
     """What the service asks of an engine; an instance keeps nothing that the folder does not hold.
 
-    An engine whose nodes are machines that can be out of order may also have ``node_states() -> Mapping[str, str]``: the
-    names of those that take no tasks now, each with its state and the reason, in the engine's words.
+    An engine whose nodes are machines that can be out of order may also have ``node_states() -> Mapping[str, str]``:
+    the names of those that take no tasks now, each with its state and the reason, in the engine's words.
     """
 
     def nodes(self) -> int:
