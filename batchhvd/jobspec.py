@@ -61,6 +61,26 @@ def _check_once(names: Iterable[str], pointer: str, how: str) -> None:
         seen.add(name)
 
 
+def _mounts(values: Iterable[Mount]) -> tuple[Mount, ...]:
+    return tuple(values)
+
+
+def _volumes(values: Iterable[Volume]) -> tuple[Volume, ...]:
+    return tuple(values)
+
+
+def _inputs(values: Iterable[InputDirectory]) -> tuple[InputDirectory, ...]:
+    return tuple(values)
+
+
+def _outputs(values: Iterable[OutputDirectory]) -> tuple[OutputDirectory, ...]:
+    return tuple(values)
+
+
+def _variables(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    return dict(values)
+
+
 @frozen(kw_only=True)
 class JobSpec:
     """What a job is made of: what runs, on how many nodes, with which files.
@@ -90,14 +110,14 @@ class JobSpec:
     nodes: int = field(validator=_check_nodes)
     task: Task
     logs: str = field(converter=str, validator=_check_logs)
-    mounts: tuple[Mount, ...] = field(default=(), converter=tuple)
-    volumes: tuple[Volume, ...] = field(default=(), converter=tuple)
+    mounts: tuple[Mount, ...] = field(default=(), converter=_mounts)
+    volumes: tuple[Volume, ...] = field(default=(), converter=_volumes)
     preparation: str | None = None
     image: str | None = None
-    environment: Mapping[str, str] = field(factory=dict, converter=dict)
-    secrets: Mapping[str, Any] = field(factory=dict, converter=dict, repr=False)
-    inputs: tuple[InputDirectory, ...] = field(default=(), converter=tuple)
-    outputs: tuple[OutputDirectory, ...] = field(default=(), converter=tuple)
+    environment: Mapping[str, str] = field(factory=dict, converter=_variables)
+    secrets: Mapping[str, Any] = field(factory=dict, converter=_variables, repr=False)
+    inputs: tuple[InputDirectory, ...] = field(default=(), converter=_inputs)
+    outputs: tuple[OutputDirectory, ...] = field(default=(), converter=_outputs)
     max_seconds: float | None = None
     priority: str = "normal"
     extra: Mapping[str, Any] = field(factory=dict, repr=False)
