@@ -7,16 +7,17 @@ take its body into memory (4 MiB at most: a range is written whole or not at all
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
-from anyio import to_thread
 from attrs import evolve
 
 from batchhvd.errors import ServiceError
@@ -34,6 +35,9 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 _VERSION = "2022-11-02"  # told to those who name no version; every newer one is answered as itself
+T = TypeVar("T")
+
+_WORKERS = 16  # threads that wait for the disk
 _PIECE = 1 << 20  # bytes read from disk and sent at a time
 _log = logging.getLogger(__name__)
 
@@ -55,6 +59,7 @@ class Files:
     ) -> None:
         self._disk = Disk(Path(root))
         self._gate = Gate(keys, now)
+        self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="files")
 
     def sas(self, account: str, share: str, path: str, permission: str, expiry: float) -> str:
         """Returns the query string of a link to a file, or to a whole share where ``path`` is "".
@@ -81,6 +86,7 @@ class Files:
 
     def close(self) -> None:
         """Closes what the service keeps beside the shares."""
+        self._workers.shutdown()
         self._disk.close()
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
@@ -88,7 +94,7 @@ class Files:
         answer = await self._answer(scope, receive)
         if answer is not None:
             head = scope["method"] == "HEAD"
-            await _send(answer, _common(scope), head, receive, send)
+            await self._send(answer, _common(scope), head, receive, send)
 
     async def _answer(self, scope: Mapping[str, Any], receive: Receive) -> Answer | None:
         try:
@@ -96,7 +102,7 @@ class Files:
             body = await _body(receive)
             if body is None:
                 return None
-            return await to_thread.run_sync(self._act, action, evolve(request, body=body))
+            return await self._in_worker(self._act, action, evolve(request, body=body))
         except ServiceError as error:
             return refusal(error)
         except Exception:
@@ -108,6 +114,39 @@ class Files:
             return action.run(self._disk, request)
         except OSError as error:
             raise translate(error) or error from error
+
+    async def _send(self, answer: Answer, common: Mapping[str, str], head: bool, receive: Receive, send: Send) -> None:
+        stretch = answer.body if isinstance(answer.body, Stretch) else None
+        try:
+            headers = {**common, **answer.headers}
+            if isinstance(answer.body, bytes) and answer.status != 304:
+                headers.setdefault("content-length", str(len(answer.body)))
+            pairs = [(name.encode(), _encode(value)) for name, value in headers.items()]
+            await send({"type": "http.response.start", "status": answer.status, "headers": pairs})
+            if stretch is None:
+                await send({"type": "http.response.body", "body": b"" if head else answer.body})
+            else:
+                await self._stream(stretch, receive, send)
+        finally:
+            if stretch is not None:
+                os.close(stretch.fd)
+
+    async def _stream(self, stretch: Stretch, receive: Receive, send: Send) -> None:
+        """Sends a stretch of a file in pieces, until its end or until the client has gone."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(_watch, receive, group.cancel_scope)
+            position, end = stretch.start, stretch.start + stretch.length
+            while position < end:
+                piece = await self._in_worker(os.pread, stretch.fd, min(_PIECE, end - position), position)
+                if not piece:
+                    raise EOFError("a file became shorter while it was sent; the connection ends here")
+                position += len(piece)
+                await send({"type": "http.response.body", "body": piece, "more_body": position < end})
+            group.cancel_scope.cancel()
+
+    def _in_worker(self, function: Callable[..., T], *arguments: object) -> asyncio.Future[T]:
+        """Runs what may wait for the disk in a thread, so that no other request waits for it."""
+        return asyncio.get_running_loop().run_in_executor(self._workers, function, *arguments)
 
 
 async def _body(receive: Receive) -> bytes | None:
@@ -132,37 +171,6 @@ def _common(scope: Mapping[str, Any]) -> dict[str, str]:
     if b"x-ms-client-request-id" in asked:
         headers["x-ms-client-request-id"] = asked[b"x-ms-client-request-id"]
     return headers
-
-
-async def _send(answer: Answer, common: Mapping[str, str], head: bool, receive: Receive, send: Send) -> None:
-    stretch = answer.body if isinstance(answer.body, Stretch) else None
-    try:
-        headers = {**common, **answer.headers}
-        if isinstance(answer.body, bytes) and answer.status != 304:
-            headers.setdefault("content-length", str(len(answer.body)))
-        pairs = [(name.encode(), _encode(value)) for name, value in headers.items()]
-        await send({"type": "http.response.start", "status": answer.status, "headers": pairs})
-        if stretch is None:
-            await send({"type": "http.response.body", "body": b"" if head else answer.body})
-        else:
-            await _stream(stretch, receive, send)
-    finally:
-        if stretch is not None:
-            os.close(stretch.fd)
-
-
-async def _stream(stretch: Stretch, receive: Receive, send: Send) -> None:
-    """Sends a stretch of a file in pieces, until its end or until the client has gone."""
-    async with anyio.create_task_group() as group:
-        group.start_soon(_watch, receive, group.cancel_scope)
-        position, end = stretch.start, stretch.start + stretch.length
-        while position < end:
-            piece = await to_thread.run_sync(os.pread, stretch.fd, min(_PIECE, end - position), position)
-            if not piece:
-                raise EOFError("a file became shorter while it was sent; the connection ends here")
-            position += len(piece)
-            await send({"type": "http.response.body", "body": piece, "more_body": position < end})
-        group.cancel_scope.cancel()
 
 
 async def _watch(receive: Receive, scope: anyio.CancelScope) -> None:

@@ -142,7 +142,10 @@ def _target(host: str, raw_path: str) -> Target:
     share = unquote(share)
     if share and not _SHARE.fullmatch(share):
         raise refuse("InvalidResourceName", "A share is named with 3 to 63 small letters, digits and single hyphens.")
-    return Target(account if _ACCOUNT.fullmatch(account) else "", share, _names(rest))
+    names = _names(rest)
+    if names and not share:
+        raise refuse("InvalidResourceName", "The path names a file but no share.")
+    return Target(account if _ACCOUNT.fullmatch(account) else "", share, names)
 
 
 def _names(rest: str) -> tuple[str, ...]:

@@ -96,7 +96,11 @@ def find(request: Request) -> Action:
     """Returns the operation that a request means; refuses it where there is none such."""
     _refuse_unspoken(request)
     key = request.method, request.query.get("restype", "").lower(), request.query.get("comp", "").lower()
-    if "x-ms-copy-source" in request.headers and key in (("PUT", "", ""), ("PUT", "", "range")):
+    if (
+        request.target.names
+        and "x-ms-copy-source" in request.headers
+        and key in (("PUT", "", ""), ("PUT", "", "range"))
+    ):
         return _RANGE_FROM_URL if key[2] else _COPY
     for table in _tables(request):
         if key in table:

@@ -1,0 +1,255 @@
+"""The file service's pure parts: paths, ranges, listings, XML, conditions, notes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from urllib.parse import quote
+from xml.etree import ElementTree
+
+import pytest
+from attrs import evolve
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from batchhvd.errors import ServiceError
+from batchhvd.service import files_listing as listing
+from batchhvd.service import files_properties as properties
+from batchhvd.service import files_range as ranges
+from batchhvd.service import files_request as request_
+from batchhvd.service import files_xml as xml
+from batchhvd.service.files import Files
+from batchhvd.service.files_refusal import refuse, translate
+from batchhvd.service.files_request import Request, Target
+from batchhvd.service.files_route import find
+from batchhvd.service.files_sidecar import Sidecar
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=20)
+NAME = TEXT.filter(lambda name: name not in (".", "..") and len(name.encode()) < 256)
+
+
+def request(path: str = "/mystorageaccount/myshare/f", query: str = "", method: str = "GET", **headers: str) -> Request:
+    """Returns a request as it would arrive."""
+    pairs = [(name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in headers.items()]
+    return request_.read(
+        {"method": method, "raw_path": path.encode(), "query_string": query.encode(), "headers": pairs}
+    )
+
+
+@given(st.lists(NAME, max_size=4), st.booleans())
+def test_names_come_out_as_they_went_in(names, encode_separators):
+    separator = "%2F" if encode_separators else "/"
+    path = separator.join(quote(name, safe="") for name in names)
+    assert request(f"/mystorageaccount/myshare/{path}").target == Target("mystorageaccount", "myshare", tuple(names))
+
+
+@given(st.binary(max_size=60))
+@settings(max_examples=300)
+def test_any_bytes_as_a_path_stay_in_the_share_or_are_refused(raw):
+    path = raw.replace(b"?", b"").replace(b"#", b"")
+    try:
+        names = request_._names(path.decode("latin-1"))
+    except ServiceError as error:
+        assert (error.status, error.code) == (400, "InvalidResourceName")
+        return
+    for name in names:
+        assert name not in ("", ".", "..") and "/" not in name and "\0" not in name
+        assert len(os.fsencode(name)) <= 255
+
+
+@pytest.mark.parametrize(
+    ("host", "path", "target"),
+    [
+        ("127.0.0.1:80", "/mystorageaccount/myshare/a/b", Target("mystorageaccount", "myshare", ("a", "b"))),
+        ("mystorageaccount.file.core.windows.net", "/myshare/a", Target("mystorageaccount", "myshare", ("a",))),
+        ("MyStorageAccount.File.core.windows.net:8000", "/", Target("mystorageaccount")),
+        ("127.0.0.1", "/mystorageaccount", Target("mystorageaccount")),
+        ("127.0.0.1", "/mystorageaccount/", Target("mystorageaccount")),
+        ("127.0.0.1", "/No_Account/myshare", Target("", "myshare")),
+        ("127.0.0.1", "/", Target("")),
+        ("", "*", Target("")),
+    ],
+)
+def test_account_and_share_are_found_in_host_or_path(host, path, target):
+    assert request(path, host=host).target == target
+
+
+@pytest.mark.parametrize("path", ["/mystorageaccount//f", "/mystorageaccount//a/b", "/mystorageaccount//%2Ff"])
+def test_a_file_without_a_share_is_refused(path):
+    with pytest.raises(ServiceError, match="no share"):
+        request(path)
+
+
+def test_a_query_is_read_as_clients_sign_it():
+    read = request(query="Prefix=a+b%2B%20c&include=&flag&x=1=2").query
+    assert read == {"prefix": "a+b+ c", "include": "", "flag": "", "x": "1=2"}
+
+
+@pytest.mark.parametrize("forwarded", ["", "https", "HTTPS", "ftp"])
+def test_the_scheme_is_the_one_before_the_proxy(forwarded):
+    read = request(x_forwarded_proto=forwarded) if forwarded else request()
+    assert read.scheme == ("https" if forwarded.lower() == "https" else "http")
+
+
+@given(st.integers(0, 50), st.integers(0, 60) | st.none(), st.integers(0, 60) | st.none())
+@settings(max_examples=300)
+def test_ranges_cut_what_slices_cut(size, first, last):
+    data = bytes(range(size))
+    if first is None and last is None:
+        return
+    text = f"bytes={'' if first is None else first}-{'' if last is None else last}"
+    if first is not None and last is not None and last < first:
+        with pytest.raises(ServiceError):
+            ranges.asked(request(range=text))
+        return
+    span = ranges.bounds(ranges.asked(request(range=text)), size)
+    if first is None:
+        expected = data[-last:] if last else b""
+    else:
+        expected = data[first:] if last is None else data[first : last + 1]
+    assert (data[span[0] : span[1] + 1] if span else b"") == expected
+    assert span is None or 0 <= span[0] <= span[1] < size
+
+
+@given(st.text(max_size=20))
+def test_any_text_as_a_range_is_read_or_refused(text):
+    asked = evolve(request(), headers={"x-ms-range": text})
+    try:
+        part = ranges.asked(asked)
+    except ServiceError as error:
+        assert error.status == 400
+        return
+    assert part is None or text.strip().startswith("bytes=")
+
+
+def test_the_storage_clients_range_goes_before_https_own():
+    assert ranges.asked(request(range="bytes=0-1", x_ms_range="bytes=5-6")) == (5, 6)
+
+
+@given(st.lists(NAME, unique=True, max_size=20), st.integers(1, 7))
+def test_pages_hold_each_name_once_in_order(names, size):
+    seen: list[str] = []
+    marker = ""
+    while True:
+        rest = listing.following(names, "", marker)
+        seen += rest[:size]
+        if len(rest) <= size:
+            break
+        marker = listing.mark(rest[size - 1])
+    assert seen == sorted(names, key=os.fsencode)
+
+
+@given(TEXT)
+def test_a_name_in_xml_reads_back(name):
+    element = ElementTree.fromstring(xml.name_element(name))
+    text = element.text or ""
+    assert (request_.unquote(text) if element.get("Encoded") else text) == name
+
+
+@given(st.text(max_size=30), st.text(max_size=30))
+def test_a_listing_is_well_formed_whatever_was_asked(prefix, path):
+    text = xml.listing("Entries", [xml.entry("File", "f&<", 7, {"Content-Length": 1})], "m", {"Prefix": prefix}, P=path)
+    assert ElementTree.fromstring(text).find("Entries/File/Properties/Content-Length").text == "1"
+
+
+def test_an_errors_message_is_escaped():
+    assert ElementTree.fromstring(xml.error_document("Code", "<&>")).find("Message").text == "<&>"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2019-02-12T19:33:20Z", "2019-02-12T19:33:20.1234567Z", "2019-02-12T19:33:20+00:00", "now", "Preserve", ""],
+)
+def test_times_are_read(text):
+    moment = properties.time_in(request(x_ms_file_last_write_time=text), "x-ms-file-last-write-time")
+    assert (moment is None) == (text.lower() in ("now", "preserve", ""))
+    assert moment is None or moment // 10**9 == 1_550_000_000
+
+
+@pytest.mark.parametrize("text", ["yesterday", "1969-01-01T00:00:00Z", "2019-13-01T00:00:00Z", "2019-02-12", "١"])
+def test_other_times_are_refused(text):
+    wrong = evolve(request(), headers={"x-ms-file-last-write-time": text})
+    with pytest.raises(ServiceError) as caught:
+        properties.time_in(wrong, "x-ms-file-last-write-time")
+    assert caught.value.code == "InvalidHeaderValue"
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.5", "٣", "1e3", "9" * 30, "11"])
+def test_a_number_is_whole_and_within_its_limits(text):
+    assert evolve(request(), headers={"x-n": "7"}).number("x-n", most=10) == 7
+    with pytest.raises(ServiceError):
+        evolve(request(), headers={"x-n": text}).number("x-n", most=10)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query", "code"),
+    [
+        ("PATCH", "f", "", "UnsupportedHttpVerb"),
+        ("GET", "f", "comp=tags", "NotImplemented"),
+        ("PUT", "f", "restype=symboliclink", "NotImplemented"),
+        ("PUT", "", "restype=share&comp=snapshot", "NotImplemented"),
+        ("GET", "f", "sharesnapshot=2019-02-12T19:33:20.0000000Z", "ShareSnapshotNotFound"),
+        ("GET", "", "", "UnsupportedHttpVerb"),
+    ],
+)
+def test_what_is_not_spoken_is_refused(method, path, query, code):
+    with pytest.raises(ServiceError) as caught:
+        find(request(f"/mystorageaccount/myshare/{path}", query, method))
+    assert caught.value.code == code
+
+
+def test_refusals_of_the_system_become_refusals_to_the_client():
+    for error, code in (
+        (FileNotFoundError(2, ""), "ResourceNotFound"),
+        (PermissionError(13, ""), "CannotAccess"),
+        (OSError(28, ""), "ShareSizeLimitReached"),
+        (OSError(36, ""), "InvalidResourceName"),
+    ):
+        assert translate(error).code == code
+    assert translate(OSError(5, "input/output error")) is None
+    assert refuse("ResourceNotFound", "Look.").args[0].endswith("Look.")
+
+
+def test_notes_count_for_the_inode_they_were_made_for(tmp_path):
+    notes = Sidecar(tmp_path / "sidecar.sqlite")
+    notes.put("a/s", "f", 2**64 - 5, {"metadata": {"k": "v"}, "empty": {}})
+    assert notes.get("a/s", "f", 2**64 - 5) == {"metadata": {"k": "v"}}
+    assert notes.get("a/s", "f", 7) == notes.get("a/s", "g", 5) == notes.get("b/s", "f", 2**64 - 5) == {}
+    notes.put("a/s", "f", 7, {})
+    assert notes.get("a/s", "f", 2**64 - 5) == {}
+    notes.close()
+
+
+def test_notes_move_with_a_directory_and_with_it_alone(tmp_path):
+    notes = Sidecar(tmp_path / "sidecar.sqlite")
+    for number, path in enumerate(("a", "a/b", "a/b/ü", "ab", "a0", "z/old")):
+        notes.put("a/s", path, number, {"path": path})
+    notes.move("a/s", "a", "z")
+    kept = {path: notes.get("a/s", path, number) for number, path in enumerate(("z", "z/b", "z/b/ü", "ab", "a0"))}
+    assert {path: facts["path"] for path, facts in kept.items()} == {
+        "z": "a", "z/b": "a/b", "z/b/ü": "a/b/ü", "ab": "ab", "a0": "a0",
+    }  # fmt: skip
+    assert notes.get("a/s", "z/old", 5) == {}  # what the place held before
+    notes.forget_share("a/s")
+    assert notes.get("a/s", "ab", 3) == {}
+    notes.close()
+
+
+def test_a_share_has_a_directory_only_where_there_is_one(tmp_path):
+    files = Files(tmp_path / "Dateien ü", {"account1": ["a2V5"]}.get)
+    (tmp_path / "Dateien ü" / "account1" / "myshare").mkdir(parents=True)
+    assert files.directory("account1", "myshare") == tmp_path / "Dateien ü" / "account1" / "myshare"
+    for account, share in (("account1", "other"), ("account1", ".."), (".files", "staging"), ("..", "x"), ("", "")):
+        assert files.directory(account, share) is None
+    with pytest.raises(ServiceError):
+        files.sas("account2", "myshare", "f", "r", 4e9)
+    files.close()
+
+
+def test_a_new_service_clears_what_a_killed_one_left(tmp_path):
+    root = Path(tmp_path / "Dateien ü")
+    Files(root, lambda account: None).close()
+    (root / ".files" / "staging" / "half").write_bytes(b"half")
+    (root / ".files" / "trash" / "share").mkdir()
+    Files(root, lambda account: None).close()
+    assert [path.name for path in sorted((root / ".files").rglob("*")) if path.suffix == ""] == ["staging", "trash"]
