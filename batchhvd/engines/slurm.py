@@ -57,7 +57,7 @@ _REASONS = {
     "Dependency": "another job has to end first",
     "JobHeldAdmin": "an administrator holds it",
     "JobHeldUser": "it is held: scontrol release",
-    "None": "",
+    "None": "it has just been submitted",
     "PartitionConfig": "the partition does not have such nodes",
     "PartitionNodeLimit": "the partition does not give so many nodes to one job",
     "PartitionTimeLimit": "its time limit is longer than the partition's: set the option time",
@@ -141,7 +141,7 @@ class Slurm:
         self._options = _checked({name.replace("_", "-"): value for name, value in options.items()})
         self._seen: dict[str, tuple[float, Job | None]] = {}
         self._cancelled: dict[str, float] = {}
-        self._size = 0
+        self._nodes: tuple[float, dict[str, tuple[bool, str]] | None] = (-math.inf, None)
         for name in ("sbatch", "squeue"):
             self._find(name)
 
@@ -154,10 +154,9 @@ class Slurm:
             EngineError: the controller does not answer and has not answered before.
         """
         found = self._sinfo()
-        if found is None and not self._size:
+        if found is None:
             raise EngineError("Slurm's controller does not answer; is it running?", engine="slurm", command="sinfo")
-        self._size = self._size if found is None else len(found)
-        return self._size
+        return len(found)
 
     def preview(self, task: Task) -> str:
         """Returns the batch script of a task.
@@ -211,8 +210,7 @@ class Slurm:
 
     def node_states(self) -> dict[str, str]:
         """Returns the nodes of the partition that take no jobs, each with its state and Slurm's reason."""
-        found = self._sinfo() or {}
-        return {name: text for name, (usable, text) in found.items() if not usable}
+        return {name: text for name, (usable, text) in (self._sinfo() or {}).items() if not usable}
 
     # -- Slurm's commands --
 
@@ -278,15 +276,18 @@ class Slurm:
         return dict(map(_accounted, answer.stdout.splitlines())) if not answer.returncode else {}
 
     def _sinfo(self) -> dict[str, tuple[bool, str]] | None:
-        """Returns each node of the partition: whether it takes jobs, and its state with Slurm's reason."""
-        partition = self._options.get("partition")
-        chosen = [f"--partition={partition}"] if partition else []
-        answer = self._run("sinfo", "--noheader", "--Node", *chosen, "--format=%P|%N|%T|%E")
-        if answer.returncode:
-            return None
-        rows = [line.split("|", 3) for line in answer.stdout.splitlines()]
-        default = any(row[0].endswith("*") for row in rows) and not partition
-        return {name: _node_of(state, why) for where, name, state, why in rows if where.endswith("*") or not default}
+        """Returns each node of the partition: whether it takes jobs, and its state with Slurm's reason.
+
+        While the controller does not answer, the last answer stands; None where there was none.
+        """
+        now, (asked, found) = time.monotonic(), self._nodes
+        if now - asked > 10 * self._pause:
+            partition = self._options.get("partition", "")
+            chosen = [f"--partition={partition}"] if partition else []
+            answer = self._run("sinfo", "--noheader", "--Node", *chosen, "--format=%P|%N|%T|%E")
+            found = found if answer.returncode else _nodes_of(answer.stdout.splitlines(), bool(partition))
+            self._nodes = (time.monotonic(), found)
+        return found
 
 
 # ---- the batch script ------------------------------------------------------------------------------------------------
@@ -406,6 +407,13 @@ def _seconds(stamp: str) -> float | None:
         return None
 
 
+def _nodes_of(lines: Sequence[str], chosen: bool) -> dict[str, tuple[bool, str]]:
+    """Reads the lines of sinfo; the partition that jobs go to by default has a star, where none was chosen."""
+    rows = [line.split("|", 3) for line in lines]
+    default = not chosen and any(row[0].endswith("*") for row in rows)
+    return {name: _node_of(state, why) for where, name, state, why in rows if where.endswith("*") or not default}
+
+
 def _node_of(state: str, why: str) -> tuple[bool, str]:
     """Says whether a node in this state takes jobs, and what to tell of it; a star means that it does not answer."""
     text = state.rstrip("*~#!%$@^-+")
@@ -443,7 +451,7 @@ def _going_on(told: Status) -> Status:
 
 def _reason(word: str) -> str:
     text = _REASONS.get(word.partition(",")[0], "")
-    return f"Slurm says {word}: {text}" if text else f"Slurm says {word}" if word != "None" else ""
+    return f"it waits in Slurm's queue ({word}{': ' + text if text else ''})"
 
 
 def _unknown(handle: Handle, told: Status, away: bool) -> Status:

@@ -7,6 +7,7 @@ What is kept in a cluster's private document:
     preparing   name -> handle of the node's setup task, "" where there is none
     leaving     names of the nodes that go as soon as they are free
     unusable    name -> why its setup failed
+    broken      name -> which machine of the engine takes no tasks, and why; so many nodes less can be given
     idle        name -> since when it has nothing to do
     next        the number of the next node
 """
@@ -54,7 +55,14 @@ class Wish:
     action: str
 
 
-def advance(document: Document, private: Document, uses: Sequence[Use], now: float, limit: int) -> list[Wish]:
+def advance(
+    document: Document,
+    private: Document,
+    uses: Sequence[Use],
+    now: float,
+    limit: int,
+    broken: Mapping[str, str] | None = None,
+) -> list[Wish]:
     """Moves a cluster one step towards its scale settings and returns which jobs must give up their nodes.
 
     Args:
@@ -63,6 +71,7 @@ def advance(document: Document, private: Document, uses: Sequence[Use], now: flo
         uses: the jobs that want or have its nodes.
         now: seconds since 1970.
         limit: how many nodes the engine has.
+        broken: those of them that take no tasks, and why.
     """
     properties = document["properties"]
     busy = {name for use in uses for name in use.nodes}
@@ -71,6 +80,7 @@ def advance(document: Document, private: Document, uses: Sequence[Use], now: flo
     _report_limit(properties, private, limit)
     wishes = _shrink(properties, private, uses, busy)
     _grow(document, private, now)
+    _set_aside(properties, private, busy, limit, broken or {})
     count(properties, private, busy, now)
     return wishes
 
@@ -147,6 +157,21 @@ def _grow(document: Document, private: Document, now: float) -> None:
         private["preparing"][name] = ""
 
 
+def _set_aside(properties: Document, private: Document, busy: set[str], limit: int, broken: Mapping[str, str]) -> None:
+    """Keeps as many idle nodes from the jobs as the engine has too few that work; those that are busy stay so."""
+    private["broken"] = {}
+    lacking = len(private["names"]) - (limit - len(broken))
+    idle = free(private, busy)
+    chosen = idle[max(0, len(idle) - lacking) :] if lacking > 0 else []
+    private["broken"] = dict(zip(chosen, (f"{name} is {why}" for name, why in broken.items()), strict=False))
+    errors = [error for error in properties.get("errors", ()) if error["code"] != "NodeUnusable"]
+    for name, why in private["broken"].items():
+        details = [{"name": "Node", "value": name}]
+        errors.append({"code": "NodeUnusable", "message": f"The engine's node {why}.", "details": details})
+    if errors or "errors" in properties:
+        properties["errors"] = errors
+
+
 def node_name(cluster: str, number: int, now: float) -> str:
     """Returns a node's name as Batch AI's logs show it: pool, number from 1, time of its coming."""
     pool = zlib.crc32(cluster.lower().encode()) % 900_000_000 + 100_000_000
@@ -182,6 +207,7 @@ def lost(document: Document, private: Document, name: str) -> None:
 def free(private: Mapping[str, Any], busy: set[str]) -> list[str]:
     """Returns the names of the nodes that a job may be given, in the order in which they came."""
     taken = busy | set(private["leaving"]) | set(private["preparing"]) | set(private["unusable"])
+    taken |= set(private.get("broken", ()))
     return [name for name in private["names"] if name not in taken]
 
 
@@ -207,7 +233,7 @@ def _state(private: Document, name: str, leaving: set[str], busy: set[str]) -> s
         return "leaving"
     if name in private["preparing"]:
         return "preparing"
-    if name in private["unusable"]:
+    if name in private["unusable"] or name in private.get("broken", ()):
         return "unusable"
     return "running" if name in busy else "idle"
 

@@ -17,6 +17,8 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from attrs import evolve
+
 from batchhvd.engines.base import ENDED, Engine, Status
 from batchhvd.errors import BatchHvdError
 from batchhvd.service import cluster_life, environment, manifest, mounting, outcome, queue, removal
@@ -95,17 +97,22 @@ class Scheduler:
         if status.state not in ENDED:
             if ending:
                 self._engine.cancel(job.private["handle"])
-            return self._note(job, status)
+            return self._note(job, status, now)
         if status.state == "succeeded":
             return self._seal(job, cluster, status, now)
         return self._ended_badly(job, cluster, status, ending, now)
 
-    def _note(self, job: Record, status: Status) -> Record:
-        """Keeps when the job's processes began, for the document."""
-        if status.started is None or job.document["properties"].get("executionInfo", {}).get("startTime"):
-            return job
-        started = stamp(status.started)
-        return self._change(job, lambda document, _: _info(document).update(startTime=started))
+    def _note(self, job: Record, status: Status, now: float) -> Record:
+        """Keeps what the engine says of a run that has not ended: that it waits there and why, or when it began."""
+
+        def change(document: Document, private: Document) -> None:
+            if document["properties"]["executionState"] in ("queued", "running"):
+                _show(document, private, status, now)
+
+        properties = job.document["properties"]
+        moved = _held(status) or properties["executionState"] == "queued"
+        begun = status.started is not None and "startTime" not in properties.get("executionInfo", {})
+        return self._change(job, change) if moved or begun else job
 
     def _seal(self, job: Record, cluster: Record | None, status: Status, now: float) -> Record:
         """Seals the outputs in the background; the job has succeeded when that is done."""
@@ -132,7 +139,7 @@ class Scheduler:
         return environment.segments(job.document["properties"], found)
 
     def _ended_badly(self, job: Record, cluster: Record | None, status: Status, ending: str, now: float) -> Record:
-        attempt = job.private["attempt"]
+        attempt = job.private["attempt"] + status.attempt - 1  # the engine may have started it again by itself
         error = outcome.error(status, attempt=attempt, path=environment.script_of(job.document["properties"]))
         if status.reason == "node":
             self._node_lost(cluster, status.node)
@@ -210,9 +217,14 @@ class Scheduler:
         wishes: list[Wish] = []
 
         def change(document: Document, private: Document) -> None:
-            wishes[:] = cluster_life.advance(document, private, uses, now, self._engine.nodes())
+            wishes[:] = cluster_life.advance(document, private, uses, now, self._engine.nodes(), self._broken())
 
         return self._change(cluster, change), wishes
+
+    def _broken(self) -> Mapping[str, str]:
+        """Returns the engine's machines that take no tasks, where it has machines, and why."""
+        states: Mapping[str, str] = getattr(self._engine, "node_states", dict)()
+        return states
 
     def _wish(self, job: Record, wish: Wish) -> Record:
         if job.private.get("ending"):
@@ -264,14 +276,13 @@ class Scheduler:
         plan = environment.build(job, cluster, found, run, self._site)
         mounting.lay(plan)
         handle = self._engine.submit(plan.task)
+        status = evolve(self._engine.status([handle])[handle], started=now)
 
         def change(document: Document, private: Document) -> None:
             private["handle"] = handle
-            info = _info(document)
-            info.pop("errors", None)
-            info["startTime"] = stamp(now)
+            _info(document).pop("errors", None)
             if document["properties"]["executionState"] == "queued":  # it may be terminating by now
-                _state(document, "running", now)
+                _show(document, private, status, now)
 
         log.info("job %s runs on %s", job.id, ", ".join(run.nodes))
         return self._change(job, change)
@@ -350,6 +361,24 @@ def _waiting(reason: str, private: Document) -> Document:
     history = private.get("history", ())
     before = f" Attempt {history[-1]['attempt']} ended: {history[-1]['error']['message']}" if history else ""
     return outcome.plain("Waiting", reason + before)
+
+
+def _held(status: Status) -> bool:
+    """Whether a run waits in a queue of the engine's own."""
+    return status.state == "queued" and bool(status.reason)
+
+
+def _show(document: Document, private: Document, status: Status, now: float) -> None:
+    """Shows a run that has not ended: as queued with the reason, or as running since when."""
+    info, held = _info(document), _held(status)
+    if held:
+        info["errors"] = [_waiting(f"{status.reason[:1].upper()}{status.reason[1:]}.", private)]
+    elif document["properties"]["executionState"] == "queued":
+        info.pop("errors", None)
+    if not held and status.started is not None:
+        info.setdefault("startTime", stamp(status.started))
+    if document["properties"]["executionState"] != ("queued" if held else "running"):
+        _state(document, "queued" if held else "running", now)
 
 
 def _info(document: Document) -> Document:

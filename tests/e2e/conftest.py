@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from attrs import frozen
 
-# Modules that several test files share: the contract of the engines, and the four nodes under Slurm.
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "slurm")]
+from tests.slurm import bed
 
 
 @frozen
@@ -40,7 +39,7 @@ class Bed:
 
     def __call__(self, verb: str, *arguments: str) -> str:
         """Does what ``bed.py VERB`` does, such as ``node-kill``, and returns what it printed."""
-        return _checked([sys.executable, _bed().__file__, verb, str(self.folder), *arguments])
+        return _checked([sys.executable, bed.__file__, verb, str(self.folder), *arguments])
 
     def slurm(self, name: str, *arguments: str) -> str:
         """Runs one of Slurm's commands and returns what it printed."""
@@ -53,19 +52,13 @@ def _checked(command: list[str]) -> str:
     return done.stdout
 
 
-def _bed():
-    import bed
-
-    return bed
-
-
 @pytest.fixture(scope="session")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
     """Brings four nodes up once for the run; they go when it ends, however it ends."""
-    if problem := _bed().obstacle():
+    if problem := bed.obstacle():
         pytest.skip(f"Slurm {problem}")
     folder = Path(tempfile.mkdtemp(prefix="batchhvd-bed-"))
-    command = [sys.executable, _bed().__file__, "hold", str(folder), "--share", str(tmp_path_factory.getbasetemp())]
+    command = [sys.executable, bed.__file__, "hold", str(folder), "--share", str(tmp_path_factory.getbasetemp())]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         line = process.stdout.readline()

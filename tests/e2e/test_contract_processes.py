@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from engine_contract import EngineContract
 
 from batchhvd.engines.processes import Processes
+from tests.e2e.engine_contract import EngineContract
 
 
 class TestProcesses(EngineContract):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from engine_contract import EngineContract
 
 from batchhvd.engines.slurm import Slurm
 from conftest import Bed
+from tests.e2e.engine_contract import EngineContract
 
 
 @pytest.mark.slurm
