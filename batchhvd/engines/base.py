@@ -16,6 +16,7 @@ The task's folder lies where every node can read and write it. It is all that an
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -174,12 +175,21 @@ _ENGINES = {
 def load(name: str, **settings: Any) -> Engine:
     """Returns an engine by its name.
 
+    Args:
+        name: the engine's name.
+        settings: what its constructor takes, such as ``bin="/opt/slurm/bin"``; texts where they come from a command.
+
     Raises:
-        EngineError: there is no such engine; the message lists those there are.
+        EngineError: there is no such engine, and the message lists those there are; or it has no such setting.
         EngineMissing: its programs are not installed.
     """
     if name not in _ENGINES:
         raise EngineError(f"no engine {name!r}; there are: {', '.join(_ENGINES)}", engine=name)
     module, _, attribute = _ENGINES[name].partition(":")
-    engine: Engine = getattr(importlib.import_module(module), attribute)(**settings)
+    kind = getattr(importlib.import_module(module), attribute)
+    try:
+        inspect.signature(kind).bind(**settings)
+    except TypeError as error:
+        raise EngineError(f"the {name} engine has not got these settings: {error}", engine=name) from None
+    engine: Engine = kind(**settings)
     return engine

@@ -74,8 +74,8 @@ class Run:
         self._store = Store(root / "state.sqlite")
         self._wake, self._stop = threading.Event(), threading.Event()
         self._activity = process.Activity(lambda: bool(self._store.active()))
-        site = Site(sys.executable, options.prepare, str(root / "layers"), dict(options.option))
-        scheduler = Scheduler(self._store, root, load(options.engine), site=site)
+        site = Site(sys.executable, options.prepare, str(root / "layers"))
+        scheduler = Scheduler(self._store, root, load(options.engine, **dict(options.option)), site=site)
         self._thread = threading.Thread(
             target=process.schedule, args=(scheduler, self._wake, self._stop), name="scheduler"
         )
