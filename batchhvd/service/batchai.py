@@ -8,7 +8,7 @@ from batchhvd.errors import Conflict, NotFound
 from batchhvd.service import operations, paging, vm_sizes
 from batchhvd.service.arm import group, mark_deleting, open_group
 from batchhvd.service.description import Description
-from batchhvd.service.exchange import Answer, Ask, Here
+from batchhvd.service.exchange import SUBSCRIPTION, Answer, Ask, Here
 from batchhvd.service.store import Record
 
 # How many nodes one cluster may ask for.
@@ -52,9 +52,21 @@ def named(here: Here, ask: Ask, type: str) -> Record:
     Raises:
         NotFound: it, or one above it, is not there.
     """
-    return existing(
-        find(here, parent_of(here, ask, type), type, ask.names[_KINDS[type]]), type, ask, "ResourceNotFound"
-    )
+    found = here.store.get(_id(ask, type))
+    if found is not None:
+        return found
+    parent = parent_of(here, ask, type)
+    return existing(find(here, parent, type, ask.names[_KINDS[type]]), type, ask, "ResourceNotFound")
+
+
+def _id(ask: Ask, type: str) -> str:
+    """Returns the id that a path names, without asking whether its parents are there."""
+    if type == "workspaces":
+        group_id = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{ask.names['resourceGroupName']}"
+        above = f"{group_id}/providers/Microsoft.BatchAI"
+    else:
+        above = _id(ask, "experiments" if type == "jobs" else "workspaces")
+    return f"{above}/{type}/{ask.names[_KINDS[type]]}"
 
 
 def existing(record: Record | None, type: str, ask: Ask, code: str) -> Record:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Any
 
@@ -46,6 +47,8 @@ class Description:
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._document = document
         self.operations: tuple[Operation, ...] = tuple(self._read())
+        # Names are checked with every request, so their patterns are made once.
+        self._shapes = {operation.id: tuple(_shapes(operation)) for operation in self.operations}
         self._routes: Routes[Operation] = Routes()
         for operation in self.operations:
             self._routes.add(operation.method, operation.template, operation)
@@ -80,6 +83,8 @@ class Description:
         Raises:
             Refused: 400, naming the parameter.
         """
+        if all(shape.fullmatch(names[name]) for name, shape in self._shapes[operation.id]):
+            return
         reader = Reader(self.resolve)
         for parameter in operation.parameters:
             if parameter["in"] == "path":
@@ -138,6 +143,14 @@ class Description:
             for template, methods in self._document["paths"].items()
             for method, operation in methods.items()
         ]
+
+
+def _shapes(operation: Operation) -> Iterator[tuple[str, re.Pattern[str]]]:
+    for parameter in operation.parameters:
+        if parameter["in"] == "path":
+            least, most = parameter.get("minLength", 0), parameter.get("maxLength", "")
+            pattern = f"(?s:(?=.{{{least},{most}}}\\Z))" + parameter.get("pattern", ".*").strip("^$")
+            yield parameter["name"], re.compile(pattern, re.ASCII)
 
 
 def _number(text: str) -> int | str:
