@@ -228,6 +228,26 @@ def test_terminating_and_deleting(place: Place, poll: Any) -> None:
     assert list(place.client.workspaces.list_by_resource_group(place.group)) == []
 
 
+def test_answers_in_between_have_both_urls_and_whole_seconds(place: Place, service: Any, poll: Any) -> None:
+    place.cluster()
+    place.run("j", place.document("trap '' TERM; echo begun; while true; do sleep 0.1; done"))
+    poll(lambda: any(file.name == "stdout.txt" and file.content_length for file in place.files("j")))
+    base = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{place.group}/providers/Microsoft.BatchAI/workspaces/w"
+    answer = service.call("DELETE", f"{base}/experiments/e/jobs/j")
+    assert answer.status_code == 202 and not answer.content
+    for url in (answer.headers["Azure-AsyncOperation"], answer.headers["Location"]):
+        assert url.startswith(service.url)
+        between = service.call("GET", url)
+        assert between.headers["Retry-After"] == answer.headers["Retry-After"] == "1"
+        assert between.status_code == 202 if "results" in url else between.json()["status"] == "InProgress"
+    again = service.call("PUT", f"{base}/experiments/e/jobs/j", place.document("true"))
+    assert (again.status_code, again.json()["error"]["code"]) == (409, "ResourceBeingDeleted")
+    service.finish(answer)
+    for url in (answer.headers["Azure-AsyncOperation"], answer.headers["Location"]):
+        end = service.call("GET", url)
+        assert end.status_code == 200 and "Retry-After" not in end.headers
+
+
 def test_resizing_and_logging_in(place: Place, poll: Any) -> None:
     place.cluster(nodes=2)
     cluster = poll(lambda: place.client.clusters.get(place.group, "w", "c").allocation_state == "steady")
