@@ -12,7 +12,7 @@ from pathlib import Path
 
 from batchhvd.engines.base import load
 from batchhvd.errors import EngineError
-from batchhvd.service import accounts, app, holding, process, tls, trash
+from batchhvd.service import accounts, app, holding, process, trash
 from batchhvd.service.environment import Site
 from batchhvd.service.files import Files
 from batchhvd.service.scheduler import Scheduler
@@ -115,6 +115,8 @@ class Run:
     async def _secure(
         self, application: holding.Holding, proxies: AsyncExitStack
     ) -> tuple[process.Server, process.Socket]:
+        from batchhvd.service import tls  # its packages take as long to load as all the rest, and few need it
+
         identity, listener = tls.identity(self._root), process.listen(0)
         proxy = tls.Proxy(listener.getsockname()[1])
         front = process.listen(0)

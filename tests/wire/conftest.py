@@ -88,6 +88,11 @@ def start(root: Path, *options: str) -> Running:
     return Running(root, process)
 
 
+@pytest.fixture(name="start", scope="session")
+def start_fixture() -> Callable[..., Running]:
+    return start
+
+
 @pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """One service for all tests that can share it; each test takes resource groups of its own."""
