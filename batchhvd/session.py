@@ -99,7 +99,7 @@ def local(root: str | os.PathLike[str] | None = None, *, engine: str = "processe
     Raises:
         Unavailable: it does not start; the message has the end of its log.
     """
-    folder = str(Path(root).expanduser().absolute()) if root is not None else str(_root())
+    folder = str(Path(root).expanduser().absolute()) if root is not None else str(default_root())
     connection = Connection(read_endpoint(folder) or "http://127.0.0.1", LOCAL_SUBSCRIPTION, root=folder)
     if not _answers(connection):
         _start(connection, folder, engine)
@@ -126,7 +126,11 @@ def connect(
     token = credential if isinstance(credential, str) else None
     given = Token(token) if token else None if isinstance(credential, str) else credential
     found = Connection(endpoint, subscription or "", credential=given)
-    root = str(_root()) if given is None and found.loopback and read_endpoint(str(_root())) == found.endpoint else None
+    root = (
+        str(default_root())
+        if given is None and found.loopback and read_endpoint(str(default_root())) == found.endpoint
+        else None
+    )
     if given is None and root is None and os.environ.get("BATCHHVD_TOKEN"):
         given = Token(os.environ["BATCHHVD_TOKEN"])
     chosen = subscription or (LOCAL_SUBSCRIPTION if found.loopback else os.environ.get("AZURE_SUBSCRIPTION_ID"))
@@ -135,7 +139,8 @@ def connect(
     return Session(Connection(endpoint, chosen, root=root, credential=given))
 
 
-def _root() -> Path:
+def default_root() -> Path:
+    """Returns the local service's folder where nobody names one; see ``local``."""
     if os.environ.get("BATCHHVD_ROOT"):
         return Path(os.environ["BATCHHVD_ROOT"]).expanduser().absolute()
     state = os.environ.get("XDG_STATE_HOME")

@@ -22,7 +22,7 @@ PACKAGE = Path(batchhvd.__file__).parent
 # From the top down. A package stands for all its modules.
 LEVELS = [
     {"batchhvd.__main__", "batchhvd.cli"},
-    {"batchhvd.cli_*", "batchhvd.commands", "batchhvd.doctor", "batchhvd.tutorial"},
+    {"batchhvd.cli_*", "batchhvd.commands*", "batchhvd.doctor", "batchhvd.tutorial"},
     {"batchhvd.curves", "batchhvd.display", "batchhvd.terminal"},
     {"batchhvd"},
     {"batchhvd.session"},
@@ -32,7 +32,7 @@ LEVELS = [
     {"batchhvd.logstream", "batchhvd.selection", "batchhvd.transfer"},
     {"batchhvd.resource"},
     {"batchhvd.connection"},
-    {"batchhvd.loopback", "batchhvd.polling"},
+    {"batchhvd.localservice", "batchhvd.loopback", "batchhvd.polling"},
     {
         "batchhvd.clusterspec",
         "batchhvd.durations",

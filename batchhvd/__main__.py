@@ -1,0 +1,5 @@
+"""``python -m batchhvd``: the command line."""
+
+from batchhvd.cli import main
+
+main()

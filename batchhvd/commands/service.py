@@ -1,0 +1,112 @@
+"""``serve`` and ``status``: the local service as a process, and what it holds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from typing import Any
+
+import click
+
+from batchhvd.commands.context import Settings, pass_settings
+from batchhvd.commands.output import shown
+
+NOT_RUNNING = 4
+_START = 30.0  # seconds
+
+
+@click.command()
+@click.option("--engine", default="processes", show_default=True, help="what runs the jobs")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="the port (default: a free one)")
+@click.option("--idle", type=click.FloatRange(0), default=0, metavar="SECONDS", help="end when not needed so long")
+@click.option("--tls", is_flag=True, help="also speak https, and be the proxy for Azure's own names")
+@click.option("--detach", is_flag=True, help="return as soon as it answers")
+@click.option("--stop", is_flag=True, help="end the one that runs")
+@pass_settings
+def serve(settings: Settings, engine: str, port: int, idle: float, tls: bool, detach: bool, stop: bool) -> None:
+    """Runs the local service until Ctrl-C.
+
+    Its jobs go on without it, and the next service finds them.
+    """
+    root = _root(settings)
+    if stop:
+        from batchhvd import localservice
+
+        click.echo("ended" if localservice.stop(root) else f"no service runs in {root}", err=True)
+        return
+    options = ["--engine", engine, "--port", str(port), "--idle", str(idle), *(["--tls"] if tls else [])]
+    command = [sys.executable, "-m", "batchhvd.service", "--root", root, *options]
+    process = subprocess.Popen(command, start_new_session=detach)
+    try:
+        _announce(process, root)
+        code = 0 if detach else process.wait()
+    except KeyboardInterrupt:
+        process.terminate()
+        process.wait(20)
+        raise
+    if code:
+        sys.exit(code)
+
+
+def _announce(process: subprocess.Popen[bytes], root: str) -> None:
+    """Waits until the service answers and says where."""
+    from batchhvd import localservice
+    from batchhvd.errors import Unavailable
+
+    deadline = time.monotonic() + _START
+    while time.monotonic() < deadline:
+        found = localservice.running(root)
+        if found and found.endpoint and found.pid == process.pid:
+            click.echo(f"{found.endpoint}  engine {found.engine}, root {root}", err=True)
+            return
+        if process.poll() is not None:
+            sys.exit(process.returncode)
+        time.sleep(0.05)
+    process.terminate()
+    raise Unavailable(f"the service in {root} did not answer within {_START:.0f} s. See {root}/service.log")
+
+
+def _root(settings: Settings) -> str:
+    from pathlib import Path
+
+    from batchhvd.session import default_root
+
+    return str(Path(settings.root).expanduser().absolute() if settings.root else default_root())
+
+
+@click.command()
+@shown
+@pass_settings
+def status(settings: Settings) -> Any:
+    """Says whether the local service runs, and what is in it.
+
+    Starts nothing; ends with exit code 4 where none runs.
+    """
+    from batchhvd import localservice
+
+    root = _root(settings)
+    found = localservice.running(root)
+    if found is None:
+        click.echo(f"no service runs in {root}; start it with `batchhvd serve`", err=True)
+        sys.exit(NOT_RUNNING)
+    click.echo(
+        f"{found.endpoint}  engine {found.engine}, process {found.pid}, since {found.started}, root {root}", err=True
+    )
+    return _inventory(settings)
+
+
+def _inventory(settings: Settings) -> list[dict[str, Any]]:
+    """Lists clusters, and jobs that have not ended, of all groups."""
+    rows = []
+    for group in settings.session().groups():
+        for workspace in group.workspaces():
+            place = f"{group.name}/{workspace.name}"
+            for cluster in workspace.clusters():
+                how = {"state": cluster.state, "about": str(cluster.nodes)}
+                rows.append({"kind": "cluster", "name": f"{place}/{cluster.name}", **how})
+            for experiment in workspace.experiments():
+                for job in experiment.jobs():
+                    how = {"state": job.state, "about": "; ".join(map(str, job.errors))}
+                    rows.append({"kind": "job", "name": f"{place}/{experiment.name}/{job.name}", **how})
+    return rows
