@@ -797,7 +797,7 @@ class Node:
             self._child(rank, command, variables, self.sinks, self.view)
         if server is not None:
             server.start()  # only now: children are made while there is one thread
-        self.record["state"] = "running"
+        self.record |= {"state": "running", "ranks": [child.record for child in self.children]}
         self.looked = self.lively = time.monotonic()
         self.save()
 
@@ -954,14 +954,13 @@ class Node:
         child.close()
         if child.record["rank"] < 0:
             return
-        self.record["ranks"] = [other.record for other in self.children]
         code, rank = child.record["exit"], child.record["rank"]
-        self.note(f"rank {rank} ended with exit code {code}")
+        told = f"rank {rank} ended with exit code {code}"
         if code and self.stopping is None:
             reason = "memory" if child.record["memory"] else "rank"
-            self.fail(
-                reason, f"rank {rank} ended with exit code {code}", rank=rank, code=code, tail=child.record["tail"]
-            )
+            self.fail(reason, told, rank=rank, code=code, tail=child.record["tail"])
+        else:
+            self.note(told)
         self.save()
 
     def _heed(self) -> None:

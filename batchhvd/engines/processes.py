@@ -22,8 +22,6 @@ from batchhvd.engines import node, records
 from batchhvd.engines.base import Status, Task
 from batchhvd.errors import EngineError, EngineMissing
 
-_STUBBORN = 8.0  # seconds after which a runner that does not heed the stop file is killed
-
 
 @frozen
 class Processes:
@@ -31,9 +29,11 @@ class Processes:
 
     Attributes:
         limit: how many nodes it gives at most; nodes are processes, so any machine has many.
+        patience: seconds after which a runner that does not heed a cancellation is killed.
     """
 
     limit: int = 100
+    patience: float = 8.0
 
     def nodes(self) -> int:
         """Returns how many nodes it can give at most."""
@@ -58,20 +58,42 @@ class Processes:
         return task.folder
 
     def status(self, handles: Sequence[str]) -> Mapping[str, Status]:
-        """Returns how each run stands; a run whose folder is gone is ``lost``."""
-        return {handle: _status(Path(handle)) for handle in handles}
+        """Returns how each run stands; a run whose folder is gone is ``lost``.
+
+        A run has ended when none of its processes is left.
+        """
+        return {handle: self._status(Path(handle)) for handle in handles}
 
     def cancel(self, handle: str) -> None:
-        """Tells the runners to end; kills those that did not within eight seconds of the first call."""
+        """Tells the runners to end; kills those that did not within ``patience`` of the first call."""
         folder = Path(handle)
         if not (folder / "processes.json").exists():
             return
         records.declare(folder, "cancelled", error="the job was terminated")
-        if time.time() - (folder / "stop.json").stat().st_mtime > _STUBBORN:
+        if time.time() - (folder / "stop.json").stat().st_mtime > self.patience:
             for index, runner in enumerate(_runners(folder)):
                 if _alive(runner):
                     node.send([runner["pid"]], signal.SIGKILL)
                     _sweep(folder, index)
+
+    def _status(self, folder: Path) -> Status:
+        runners = _runners(folder)
+        if not runners:
+            return Status(state="lost", reason="node", error=f"nothing was started from {folder}")
+        found = records.nodes(folder, len(runners))
+        for index, record in enumerate(found):
+            alive, ended = _alive(runners[index]), record is not None and record["state"] == "ended"
+            if not alive and not ended:
+                found[index] = _lost(folder, index)
+            elif alive and record is not None and ended:
+                found[index] = self._leaving(record, runners[index])
+        return records.status(records.stop(folder), found, attempt=1)
+
+    def _leaving(self, record: records.Document, runner: Mapping[str, int]) -> records.Document:
+        """Returns the record of a node whose guard is about to go; one that does not go is killed."""
+        if time.time() - record["ended"] > self.patience:
+            node.send([runner["pid"]], signal.SIGKILL)
+        return {**record, "state": "running"}
 
 
 def _check(task: Task) -> None:
@@ -98,7 +120,8 @@ def _start(folder: str, index: int) -> int:
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
     command = _command(folder, index)
-    return os.posix_spawn(command[0], command, os.environ, file_actions=actions, setsid=True)
+    variables = {**os.environ, "BATCHHVD_NODE": f"{folder}:{index}"}  # all that belongs to a node carries its name
+    return os.posix_spawn(command[0], command, variables, file_actions=actions, setsid=True)
 
 
 def _runners(folder: Path) -> list[dict[str, int]]:
@@ -111,20 +134,8 @@ def _runners(folder: Path) -> list[dict[str, int]]:
 
 
 def _alive(runner: Mapping[str, int]) -> bool:
-    with contextlib.suppress(ChildProcessError):  # where the service that started it is this one, take its end down
-        os.waitpid(runner["pid"], os.WNOHANG)
+    _reap(runner["pid"])
     return runner["ticks"] is not None and node.ticks(runner["pid"]) == runner["ticks"]
-
-
-def _status(folder: Path) -> Status:
-    runners = _runners(folder)
-    if not runners:
-        return Status(state="lost", reason="node", error=f"nothing was started from {folder}")
-    found = records.nodes(folder, len(runners))
-    for index, record in enumerate(found):
-        if (record is None or record["state"] != "ended") and not _alive(runners[index]):
-            found[index] = _lost(folder, index)
-    return records.status(records.stop(folder), found, attempt=1)
 
 
 def _lost(folder: Path, index: int) -> records.Document:
@@ -139,9 +150,26 @@ def _lost(folder: Path, index: int) -> records.Document:
 
 
 def _sweep(folder: Path, index: int) -> None:
-    """Kills all processes of a node; each of them carries the node's name in its environment."""
-    mark = f"BATCHHVD_NODE={folder}:{index}".encode()
+    """Kills all processes of a node and waits until they are gone, for two seconds at most."""
+    deadline = time.monotonic() + 2
+    while (found := _belonging(folder, index)) and time.monotonic() < deadline:
+        node.send(found, signal.SIGKILL)
+        for pid in found:
+            _reap(pid)
+        time.sleep(0.005)  # the kernel needs a moment to let them go
+
+
+def _belonging(folder: Path, index: int) -> list[int]:
+    """Returns the processes of a node; each of them carries the node's name in its environment."""
+    mark, found = f"BATCHHVD_NODE={folder}:{index}".encode(), []
     for name in os.listdir("/proc") if node.LINUX else ():
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
             if name.isdigit() and mark in Path("/proc", name, "environ").read_bytes().split(b"\0"):
-                node.send([int(name)], signal.SIGKILL)
+                found.append(int(name))
+    return found
+
+
+def _reap(pid: int) -> None:
+    """Takes down the end of a process, where it was this one that started it."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)

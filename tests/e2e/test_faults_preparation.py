@@ -1,0 +1,127 @@
+"""Preparations in a copy-on-write view: what they install is there for the ranks and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.faults import Live, live, processes, until
+
+PROBE = Path("/etc/batchhvd-probe ü")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def possible() -> None:
+    """Skips where no view can be made."""
+    if os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0:
+        pytest.skip("a copy-on-write view needs root and the right to mount")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[Live]:
+    with live(tmp_path / "wurzel ü", prepare="overlay") as world:
+        yield world
+
+
+def prepare(world: Live, name: str, preparation: str, command: str = "true", nodes: int = 2) -> str:
+    world.command(name, command, nodes, jobPreparation={"commandLine": preparation})
+    return world.ended(name)
+
+
+def test_a_preparation_changes_the_ranks_world_and_not_the_machine(world: Live) -> None:
+    before = {path: path.stat().st_mtime_ns for path in (Path("/etc"), Path("/usr/bin"), Path("/root"))}
+    preparation = f"touch '{PROBE}'; pip --version; rm /etc/hostname; echo done; echo to stderr >&2"
+    command = f"ls '{PROBE}' && ! ls /etc/hostname && echo own > /etc/rank && cat /etc/rank"
+    assert prepare(world, "j", preparation, command) == "succeeded", world.info("j")
+    assert world.log("j").count("own") == 2
+    assert not PROBE.exists()
+    assert Path("/etc/hostname").exists()
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    names = world.of("j").private["nodes"]
+    for name in names:  # each node's log has all of it, although it ran once
+        assert world.log("j", f"stdout-job_prep-{name}.txt").endswith("done\n")
+        assert world.log("j", f"stderr-job_prep-{name}.txt") == "to stderr\n"
+    assert sum("is done already" in world.execution_log("j", index) for index in (0, 1)) == 1
+
+
+def test_it_runs_once_for_each_distinct_command(world: Live) -> None:
+    (world.root / "count").mkdir()
+    seen = "echo prepared; date +%N"
+    for name in ("j", "k"):
+        assert prepare(world, name, seen) == "succeeded"
+    first, second = (world.log(n, f"stdout-job_prep-{world.of(n).private['nodes'][0]}.txt") for n in ("j", "k"))
+    assert first == second
+    assert prepare(world, "l", seen + "; true") == "succeeded"
+    assert world.log("l", f"stdout-job_prep-{world.of('l').private['nodes'][0]}.txt") != first
+
+
+def test_a_failing_preparation_is_a_failure_of_its_own_and_is_not_kept(world: Live) -> None:
+    assert prepare(world, "j", "echo almost; exit 7", "echo never") == "failed"
+    assert world.error("j")[0] == "JobPreparationFailed"
+    assert world.info("j")["exitCode"] == 7
+    assert world.log("j") == ""
+    assert [path for path in (world.root / "layers").iterdir() if path.is_dir()] == []
+
+
+def test_its_processes_end_with_it(world: Live) -> None:
+    assert prepare(world, "j", "setsid sleep 1000 & echo on", nodes=1) == "succeeded"
+    assert not processes(world.root)
+
+
+def test_a_job_can_be_terminated_while_it_prepares(world: Live) -> None:
+    world.command("j", "echo never", 2, jobPreparation={"commandLine": "trap '' TERM; while true; do sleep 0.1; done"})
+    logs = world.root / "shares/acc/share/s"
+    until(lambda: world.tick() or any("preparation:" in path.read_text() for path in logs.rglob("execution-*")))
+    world.terminate("j")
+    assert world.ended("j") == "failed"
+    assert world.error("j")[0] == "JobTerminated"
+
+
+def test_shares_folder_and_logs_are_the_real_ones(world: Live) -> None:
+    command = 'echo kept > "$AZ_BATCHAI_JOB_MOUNT_ROOT/ablage ü/kept"; echo t > "$AZ_BATCHAI_SHARED_JOB_TEMP/t"'
+    assert prepare(world, "j", "true", command, nodes=1) == "succeeded"
+    assert (world.root / "shares/acc/share/kept").read_text() == "kept\n"
+    assert (world.folder("j") / "shared" / "t").exists()
+
+
+def test_nothing_stays_mounted(world: Live) -> None:
+    assert prepare(world, "j", "true", nodes=1) == "succeeded"
+    assert str(world.root).replace(" ", "\\040") not in Path("/proc/self/mountinfo").read_text()
+    leftovers = {path.name for path in world.folder("j").iterdir()}
+    assert not {name for name in leftovers if name.startswith(("root-", "changes-", ".room"))}
+
+
+def test_where_it_is_not_wanted_it_is_skipped_with_a_notice(tmp_path: Path) -> None:
+    with live(tmp_path / "wurzel ü", prepare="skip") as world:
+        assert prepare(world, "j", f"touch '{PROBE}'", "echo ran", nodes=1) == "succeeded"
+        name = world.of("j").private["nodes"][0]
+        assert "was skipped" in world.log("j", f"stdout-job_prep-{name}.txt")
+        assert "is skipped" in world.execution_log("j")
+        assert world.log("j") == "ran\n"
+
+
+def test_a_disk_that_is_full_gives_a_clear_error_and_no_broken_database(tmp_path: Path) -> None:
+    root = tmp_path / "wurzel ü"
+    root.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(root)], check=True)
+    try:
+        with live(root, nodes=2) as world:
+            world.command("j", "while true; do seq 1000; done", 2)
+            begun = time.monotonic()
+            assert world.ended("j") == "failed"
+            assert time.monotonic() - begun < 20
+            assert world.error("j")[0] == "EngineFailed"
+            assert "No space left on device" in world.error("j")[1]
+            (root / "shares/acc/share/j.py").write_text("print('fine')\n")
+            for path in (root / "shares/acc/share/s").rglob("stdout.txt"):
+                path.unlink()
+            world.command("k", "echo fine")
+            assert world.ended("k") == "succeeded"
+            world.store.close()
+    finally:
+        subprocess.run(["umount", str(root)], check=True)
