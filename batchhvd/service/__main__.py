@@ -19,7 +19,6 @@ from batchhvd.service.scheduler import Scheduler
 from batchhvd.service.store import Store
 
 WRONG, IN_USE = 2, 3
-_FILES = ("endpoint", "endpoint-tls", "proxy")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -30,6 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
         if not held:
             return _point_to(root)
         process.log_to(root / "service.log")
+        process.forget(root)  # what a killed one left
         trash.empty(root)
         try:
             Run(root, options).run()
@@ -87,8 +87,7 @@ class Run:
         try:
             asyncio.run(self._serve())
         finally:
-            for name in _FILES:
-                (self._root / name).unlink(missing_ok=True)
+            process.forget(self._root)
             self._stop.set()
             self._wake.set()
             if self._thread.ident:

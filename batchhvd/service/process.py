@@ -15,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 import uvicorn
 
@@ -28,14 +28,27 @@ log = logging.getLogger("batchhvd.service")
 @contextlib.contextmanager
 def lock(root: Path) -> Iterator[bool]:
     """Holds a root for this process; gives False where another one holds it."""
-    root.mkdir(parents=True, exist_ok=True)
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open(root / "lock", "w", encoding="ascii") as file:
+        yield _taken(file)
+
+
+def _taken(file: IO[str]) -> bool:
+    """Takes the lock in a few tries: who only asks whether somebody holds it holds it for a moment itself."""
+    for pause in (0.02, 0.05, 0.1, 0.2, None):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
         except BlockingIOError:
-            yield False
-            return
-        yield True
+            if pause is not None:
+                time.sleep(pause)
+    return False
+
+
+def forget(root: Path) -> None:
+    """Removes the files that clients find the service by."""
+    for name in ("endpoint", "endpoint-tls", "proxy"):
+        (root / name).unlink(missing_ok=True)
 
 
 def token(root: Path) -> str:
