@@ -201,7 +201,8 @@ class Progress:
         found = read(piece) if piece.strip() else []
         for what in found:
             self._note(what)
-        self._moved = self._moved or bool(found)
+        # A test's result is worth a line of its own; bars and headings are shown otherwise.
+        self._moved = self._moved or any(not isinstance(what, Tested) for what in found)
         self._shown = piece if piece.strip() else self._shown
         if end != "\n":
             return []

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.live import Live
 from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
@@ -110,9 +111,16 @@ class Follower:
             Live(console=console, refresh_per_second=8, transient=True) if live and console.is_terminal else None
         )
         self._told = 0
+        self._waits = Spinner("dots", text="waiting for the first line")
+
+    def say(self, line: str) -> None:
+        """Shows what is waited for, until a bar takes its place."""
+        if self._live and not self.progress.bars:
+            self._waits.update(text=Text(line, style="dim"))
 
     def __enter__(self) -> Follower:
         if self._live:
+            self._live.update(self._waits)
             self._live.start()
         return self
 
@@ -132,12 +140,13 @@ class Follower:
             return
         self._print(lines)
         self._tell_epochs()
-        self._live.update(bars(self.progress.bars))
+        if self.progress.bars:
+            self._live.update(bars(self.progress.bars))
 
     def _print(self, lines: Sequence[str]) -> None:
         if self._live:
             for line in lines:
-                self._console.print(Text.from_ansi(line), overflow="fold")
+                self._console.print(Text.from_ansi(line), soft_wrap=True)
 
     def _tell_epochs(self) -> None:
         """Says each epoch that every writer has ended: the bars that showed it are gone by then."""
@@ -154,20 +163,19 @@ class Follower:
 
 
 def bars(found: Sequence[Bar]) -> Table:
-    """Returns one line for each writer: where it is, and its latest values."""
+    """Returns one line for each writer: how far its training is, and its latest values."""
     grid = Table.grid(padding=(0, 1))
     for bar in found:
-        of = f"/{bar.epochs}" if bar.epochs else ""
-        total = bar.total or None
-        metrics = "  ".join(f"{name} {bar.metrics[name]:.4f}" for name in _SHOWN if name in bar.metrics)
-        rate = f"{bar.rate:.0f} images/s" if bar.rate else ""
-        left = f"{bar.left:.0f} s left" if bar.left else ""
-        grid.add_row(
-            Text(f"#{bar.writer}", style="dim"),
-            f"epoch {bar.epoch}{of}",
-            ProgressBar(total=total, completed=total or 0 if bar.done else bar.step, width=24, pulse=total is None),
-            f"{bar.step}/{total or '?'}" if not bar.done else "",
-            Text(metrics),
-            Text(rate or left, style="dim"),
-        )
+        within = min(bar.step / bar.total, 1.0) if bar.total and not bar.done else float(bar.done)
+        done, of = (bar.epoch - 1 + within, bar.epochs) if bar.epochs else (within, 1)
+        step = f"step {bar.step}/{bar.total}" if bar.total and not bar.done else ""
+        metrics = "  ".join(f"{name} {bar.metrics[name]:.4f}" for name in _SHOWN[:2] if name in bar.metrics)
+        speed = f"{bar.rate:.0f} images/s" if bar.rate else f"{bar.left:.0f} s left" if bar.left else ""
+        cells: list[Any] = [
+            f"epoch {bar.epoch}" + (f"/{bar.epochs}" if bar.epochs else ""),
+            ProgressBar(total=of, completed=done, width=24),
+            *(Text(text, no_wrap=True) for text in (step, metrics)),
+            Text(speed, style="dim", no_wrap=True),
+        ]
+        grid.add_row(*([Text(f"#{bar.writer}", style="dim")] if len(found) > 1 else []), *cells)
     return grid

@@ -220,7 +220,7 @@ def _follow(job: Job, options: Options, steps: Steps, live: bool) -> Progress:
     started = steps.clock()
     steps.console.rule("stdout.txt", style="dim")
     with terminal.Follower(steps.console, ranks=options.nodes, live=live) as follower:
-        for text in job.stream("stdout.txt"):
+        for text in job.stream("stdout.txt", report=follower.say):
             follower.write(text)
     steps.console.rule(style="dim")
     steps.seconds["training"] = steps.clock() - started

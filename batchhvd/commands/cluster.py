@@ -59,7 +59,8 @@ def nodes(target: int | None, minimum: int | None, maximum: int | None) -> int |
 @pass_settings
 def create(settings: Settings, name: str, group: str, workspace: str, wait: bool, **options: Any) -> Cluster:
     """Creates a cluster, or shows the one that is there; its nodes come while you go on."""
-    made = settings.workspace(group, workspace).create_cluster(name, _spec(**options))
+    spec = _spec(**options)  # a mistake in it is said before a service is started for it
+    made = settings.workspace(group, workspace).create_cluster(name, spec)
     return made.wait(timeout=3600, report=settings.report()) if wait else made
 
 

@@ -116,10 +116,9 @@ def _follow(settings: Settings, found: Job, file: str, *, cursor: int, bars: boo
     """Shows a log; Ctrl-C ends the showing only."""
     from batchhvd import terminal
 
-    spec = found.refresh().spec
-    stream = found.stream(file, output=output, cursor=cursor, report=settings.report())
-    live = settings.progress and bars
+    spec, live = found.refresh().spec, settings.progress and bars
     with terminal.Follower(settings.console(), ranks=spec.ranks if spec else None, live=live) as follower:
+        stream = found.stream(file, output=output, cursor=cursor, report=follower.say)
         try:
             for text in stream:
                 follower.write(text)

@@ -127,7 +127,7 @@ def test_an_evaluation_at_the_end_is_no_epoch():
     progress.feed("Epoch 1/1\n\r5/5 [====] - 4s 27ms/step - loss: 1.5\n")
     progress.feed("\r 32/10000 [....] - ETA: 3s\r10000/10000 [====] - 5s 500us/step\n")
     progress.feed("\r1/5 [....] - ETA: 3s - loss: 9\r5/5 [====] - 5s 500us/step - loss: 9.9\n")
-    progress.feed("Test loss: 1.61\nTest accuracy: 0.7125\n")
+    assert progress.feed("Test loss: 1.61\nTest accuracy: 0.7125\n") == ["Test loss: 1.61", "Test accuracy: 0.7125"]
     assert [record.metrics for record in progress.records] == [{"loss": 1.5}]
     assert progress.test == {"loss": 1.61, "accuracy": 0.7125}
 

@@ -1,0 +1,179 @@
+"""The command line without a service: help, mistakes, exit codes, output."""
+
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+
+import click
+import pytest
+from attrs import field, frozen
+
+from batchhvd import cli, doctor, errors
+from batchhvd.commands import output
+from batchhvd.commands.cluster import nodes
+from batchhvd.jobspec import AutoScale
+
+DATA = Path(__file__).parents[1] / "data"
+WHERE = ["-g", "g", "-w", "w", "-e", "e", "-c", "c"]
+
+
+def commands(command: click.Command, *names: str):
+    yield names
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from commands(inner, *names, name)
+
+
+@pytest.mark.parametrize("names", list(commands(cli.main_group)), ids=" ".join)
+def test_every_command_has_help(names, capsys):
+    assert cli.run([*names, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"Usage: {' '.join(['batchhvd', *names])} ")
+    assert len(text.splitlines()[2]) > 10
+
+
+def test_the_verbs_are_there():
+    found = set(commands(cli.main_group))
+    for kind in ("group", "workspace", "experiment", "cluster", "storage", "share", "job"):
+        assert {(kind, verb) for verb in ("create", "show", "list", "delete")} <= found
+    assert {("job", verb) for verb in ("submit", "logs", "explain", "terminate", "wait", "files")} <= found
+    assert {("cluster", "resize"), ("share", "upload"), ("share", "download")} <= found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["job", "submit", "{bad}", *WHERE], ["bad jöb.json:1:17", '"nodeCuont"', 'did you mean "nodeCount"']),
+        (["plan", "{tutorial}", *WHERE], ["AZURE_BATCHAI_STORAGE_ACCOUNT", "--storage-account-name"]),
+        (["job", "submit", "nicht da.json", *WHERE], ["nicht da.json", "No such file"]),
+        (["job", "submit", "{bad}", "-w", "w", "-e", "e", "-c", "c"], ["--group", "BATCHHVD_GROUP"]),
+        (["job", "submit", "{bad}", *WHERE, "--mount", "x"], ["PATH=ACCOUNT/SHARE"]),
+        (["cluster", "create", "c", *WHERE[:4]], ["vmSize is missing", "--vm-size"]),
+        (["cluster", "create", "c", *WHERE[:4], "-f", "{priority}"], ["vmSize is missing", "--vm-size"]),
+        (["cluster", "resize", "c", *WHERE[:4]], ["--target"]),
+        (["cluster", "resize", "c", *WHERE[:4], "--min", "1"], ["--min and --max go together"]),
+        (["group", "create", "g", "--tag", "x"], ["NAME=VALUE"]),
+        (["group", "list", "--query", "[].{"], ["no JMESPath expression"]),
+        (["group", "list", "-o", "xml"], ["table", "json"]),
+        (["nonsense"], ["No such command"]),
+        (["tutorial", "--data", "nicht da"], ["no folder nicht da", "cifar-10-batches-py"]),
+        (["tutorial", "--epochs", "0"], ["--epochs"]),
+        (["--endpoint", "http://example.org", "group", "list"], ["https"]),
+    ],
+)
+def test_a_mistake_is_said_in_a_line_and_ends_with_2(arguments, words, tmp_path, capsys, monkeypatch):
+    for name in ("AZURE_BATCHAI_STORAGE_ACCOUNT", "BATCHHVD_GROUP"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("BATCHHVD_ROOT", str(tmp_path / "no röot"))
+    bad = tmp_path / "bad jöb.json"
+    bad.write_text('{"properties": {"nodeCuont": 1}}', encoding="utf-8")
+    files = {
+        "{bad}": str(bad),
+        "{tutorial}": str(DATA / "jobs/tutorial-4-nodes.json"),
+        "{priority}": str(DATA / "clusters/only-priority-2018-03-01.json"),
+    }
+    assert cli.run([files.get(argument, argument) for argument in arguments]) == 2
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    assert all(word in said for word in words), said
+    assert not (tmp_path / "no röot").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.NotFound("x"), 3),
+        (errors.Unavailable("x"), 4),
+        (errors.WaitTimeout("x"), 5),
+        (errors.SpecError("x"), 2),
+        (errors.Refused("x"), 1),
+        (errors.JobFailed("x", exit_code=9), 1),
+        (errors.EngineMissing("x"), 1),
+    ],
+)
+def test_exit_codes(error, code):
+    assert cli.code_of(error) == code
+
+
+def test_ctrl_c_ends_with_130(monkeypatch, capsys):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli.main_group, "main", interrupted)
+    assert cli.run([]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_numbers_of_nodes():
+    assert nodes(3, None, None) == 3
+    assert nodes(None, 0, 4) == AutoScale(0, 4)
+    assert nodes(None, None, None) is None
+    with pytest.raises(click.UsageError):
+        nodes(1, 0, 4)
+
+
+@frozen
+class Thing:
+    """A resource as commands see one."""
+
+    name: str
+    document: dict
+    facts: dict
+    kind: str = "job"
+    id: str = field(default="/the/id")
+
+    def _facts(self):
+        return self.facts
+
+
+THING = Thing("a", {"name": "a", "properties": {"executionState": "queued", "n": 1}}, {"state": "queued", "when": None})
+
+
+def test_json_has_the_properties_lifted_to_the_top(capsys):
+    output.display([THING], "json")
+    assert json.loads(capsys.readouterr().out) == [{"id": "/the/id", "name": "a", "executionState": "queued", "n": 1}]
+
+
+def test_a_query_gives_json_and_with_table_a_table(capsys):
+    output.display(THING, None, output.compiled("executionState"))
+    assert capsys.readouterr().out == '"queued"\n'
+    output.display([THING], "table", output.compiled("[].{n: n, s: executionState}"))
+    assert capsys.readouterr().out == "n  s\n1  queued\n"
+
+
+def test_a_table_loses_nothing_in_a_pipe(capsys):
+    output.display([{"name": "x" * 300, "yes": True, "no": False, "at": None, "list": [1, "ä"]}], None)
+    head, row = capsys.readouterr().out.splitlines()
+    assert head.split() == ["name", "yes", "no", "at", "list"]
+    assert row.split() == ["x" * 300, "yes", "[1,", '"ä"]']
+
+
+def test_an_empty_list_says_so_beside_the_output(capsys):
+    output.display([], None)
+    output.display([], "json")
+    captured = capsys.readouterr()
+    assert captured.out == "[]\n"
+    assert captured.err == "none\n"
+
+
+def test_times_are_iso_8601_in_json(capsys):
+    output.display({"at": datetime(2026, 1, 2, tzinfo=timezone.utc)}, "json")
+    assert json.loads(capsys.readouterr().out) == {"at": "2026-01-02T00:00:00+00:00"}
+
+
+def test_what_few_need_is_no_illness():
+    ok, optional = doctor.Finding("a", "ok", "1"), doctor.Finding("Slurm", "optional", "without sbatch", "apt")
+    assert doctor.healthy([ok, optional])
+    assert not doctor.healthy([ok, doctor.Finding("Horovod", "missing", "not built", "python -m …")])
+
+
+def test_the_doctor_names_the_package_and_the_command(monkeypatch):
+    monkeypatch.setattr(doctor, "_version", lambda name: "" if name == "uvicorn" else "1.0")
+    (service,) = [finding for finding in doctor._packages() if finding.what == "service"]
+    assert (service.state, service.found) == ("missing", "without uvicorn")
+    assert service.mend.endswith("-m pip install 'batchhvd[service]'")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(shell, capsys):
+    assert cli.run(["completion", shell]) == 0
+    assert "_BATCHHVD_COMPLETE" in capsys.readouterr().out
