@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Runs one node of a task: ``python3 node.py FOLDER [INDEX] [--loopback]``.
+"""Runs nodes of a task: ``python3 node.py FOLDER [INDEX ...] [--loopback]``.
 
 This file stands alone: it needs Python's standard library only and may be copied to a node. FOLDER is the task's
 folder, which every node can read and write; INDEX is this node's place in ``task.json`` (``SLURM_NODEID`` where it is
-left out). With ``--loopback`` all nodes are this machine, and nothing listens on another address than 127.0.0.1.
+left out). With ``--loopback`` all nodes are this machine, and nothing listens on another address than 127.0.0.1. With
+several indices it starts these nodes and returns as soon as they have begun.
 
 Order of events: the preparation once, then the ranks of this node, each in a process group of its own, until all have
 ended or the first failure anywhere stops all. ``node-<INDEX>.json`` says at each moment how far this node is:
 
-    {"index", "node", "host", "pid", "guard": {"pid", "ticks"}, "started", "ended" or null,
+    {"index", "node", "host", "pid", "ticks", "guard": {"pid", "ticks"}, "started", "ended" or null,
      "state": "preparing" | "running" | "ended", "preparation": null or {"exit", "seconds", "where"},
      "ranks": [{"rank", "pid", "started", "ended", "exit", "signal", "memory", "tail"}],
      "reason": "" or why this node ended otherwise than well, "error": the same in a sentence}
@@ -39,6 +40,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 
 TYPE_CHECKING = False
@@ -52,6 +54,7 @@ LINUX = sys.platform.startswith("linux")
 GRACE = 3.0  # seconds between SIGTERM and SIGKILL
 PARTIAL = 0.2  # seconds that an unfinished line may wait
 BEAT = 0.2  # seconds between two looks at stop.json
+DOUBT = 0.3  # seconds after which a failure counts as a rank's own: a batch system signals ranks and runner together
 TAIL = 20  # lines kept of each rank
 IDLE_SHARE = 0.1  # of a core; a rank below that only waits (Horovod's own thread takes a few percent)
 
@@ -616,6 +619,8 @@ class Node:
         self.children: list[Child] = []
         self.view: View | None = None  # the world of the ranks, where a preparation has changed it
         self.asked = ""
+        self.doubt = 0.0 if loopback else DOUBT
+        self.suspect: Child | None = None  # the first rank that failed, until it is sure that nobody ended it
         self.stopping: float | None = None  # when the ranks were asked to end
         self.started = self.looked = self.lively = time.monotonic()
         self.seen, self.warned = (0, 0.0), False
@@ -624,7 +629,12 @@ class Node:
             "node": self.name,
             "host": "127.0.0.1" if self.loopback else socket.gethostname(),
         }
-        self.record |= {"pid": os.getpid(), "guard": {"pid": guard, "ticks": ticks(guard)}, "started": time.time()}
+        self.record |= {
+            "pid": os.getpid(),
+            "ticks": ticks(os.getpid()),
+            "guard": {"pid": guard, "ticks": ticks(guard)},
+            "started": time.time(),
+        }
         self.record |= {
             "ended": None,
             "state": "preparing",
@@ -640,7 +650,6 @@ class Node:
         """Does everything and returns the exit code: 0, or that of this node's first failure."""
         self._room = self.folder / f".room-{self.index}"
         self._room.write_bytes(b"\0" * 65536)  # given up when the disk is full, so that the records still fit
-        self.save()
         self._open()
         try:
             self.prepare()
@@ -776,7 +785,7 @@ class Node:
     def _prepare_on(self, view: View | None, command: str, sinks: Sequence[Sink]) -> tuple[int, list[str]]:
         self.note(f"preparation: {command}")
         child = self._child(-1, command, {"DEBIAN_FRONTEND": "noninteractive"} | self.variables(), sinks, view)
-        self.attend(lambda: child.over)
+        self.attend(lambda: child.over and self._sure(child))
         self.children.remove(child)
         return child.record["exit"], child.record["tail"]
 
@@ -879,7 +888,7 @@ class Node:
         """Copies output, takes down ends and heeds the stop file until ``done()``."""
         while not done():
             pending = any(stream.pending for child in self.children for stream in child.streams)
-            for key, _ in self.selector.select(PARTIAL / 2 if pending else BEAT):
+            for key, _ in self.selector.select(PARTIAL / 2 if pending or self.suspect else BEAT):
                 self._arrived(key)
             self._reap()
             self._heed()
@@ -894,6 +903,8 @@ class Node:
             return False
         if self.stop() is not None:
             return True
+        if self.suspect is not None:
+            return False
         # Node 0 serves the meeting point until all have ended; nodes without ranks stay until node 0 has.
         meets, first = self.task["launch"] == "horovod", self.index == 0
         others = [*range(1, len(self.task["nodes"]))] if meets and first else [] if meets or first else [0]
@@ -956,19 +967,35 @@ class Node:
             return
         code, rank = child.record["exit"], child.record["rank"]
         told = f"rank {rank} ended with exit code {code}"
-        if code and self.stopping is None:
-            reason = "memory" if child.record["memory"] else "rank"
-            self.fail(reason, told, rank=rank, code=code, tail=child.record["tail"])
-        else:
-            self.note(told)
+        self.note(told)
+        if code and self.stopping is None and self.suspect is None:
+            self.suspect = child
         self.save()
+
+    def _accuse(self) -> None:
+        """Tells all nodes of the first rank that failed, when it has failed long enough for no other cause to show."""
+        child = self.suspect
+        if child is None or not self._sure(child):
+            return
+        self.suspect = None
+        code, rank = child.record["exit"], child.record["rank"]
+        reason = "memory" if child.record["memory"] else "rank"
+        self.fail(reason, f"rank {rank} ended with exit code {code}", rank=rank, code=code, tail=child.record["tail"])
+
+    def _sure(self, child: Child) -> bool:
+        """Whether it is known why a child has ended as it did: by itself, unless this node is told to end just now."""
+        waited = time.monotonic() - (child.ended_at or 0)
+        return child.record["exit"] == 0 or waited >= self.doubt or self.stop() is not None
 
     def _heed(self) -> None:
         limit = self.task["wall_seconds"]
-        if self.asked and self.stopping is None:
-            self.fail("node", f"the node was told to end ({self.asked})")
-        elif limit is not None and time.monotonic() - self.started > limit and self.stopping is None:
-            self.fail("time", f"the job ran longer than {limit:g} s")
+        if self.stopping is None:
+            if self.asked:
+                self.fail("node", f"the node was told to end ({self.asked})")
+            elif limit is not None and time.monotonic() - self.started > limit:
+                self.fail("time", f"the job ran longer than {limit:g} s")
+            else:
+                self._accuse()
         now = time.monotonic()
         if self.stopping is None and self.stop() is not None:
             self.stopping = now
@@ -1179,10 +1206,33 @@ def complete(folder: Path, index: int, code: int) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Splits into guard and runner and returns the node's exit code."""
+    """Runs the nodes that are named and returns the exit code: of the one node, or 0 when several have begun."""
     words = [word for word in arguments if not word.startswith("--")]
-    folder = Path(words[0]).absolute()
-    index = int(words[1] if len(words) > 1 else os.environ["SLURM_NODEID"])
+    folder, loopback = Path(words[0]).absolute(), "--loopback" in arguments
+    indices = [int(word) for word in words[1:] or [os.environ["SLURM_NODEID"]]]
+    if len(indices) == 1:
+        return run_node(folder, indices[0], loopback)
+    return scatter(folder, indices, loopback)
+
+
+def scatter(folder: Path, indices: list[int], loopback: bool) -> int:
+    """Starts several nodes, each in a session of its own, and returns when each has written its first record."""
+    begun, begins = os.pipe()
+    for index in indices:
+        if os.fork() == 0:
+            os.setsid()
+            os.close(begun)
+            os._exit(run_node(folder, index, loopback, begins))
+    os.close(begins)
+    return len(os.read(begun, 1))  # the end comes when no node holds the pipe any more
+
+
+def run_node(folder: Path, index: int, loopback: bool, begins: int | None = None) -> int:
+    """Splits into guard and runner and returns the node's exit code.
+
+    Args:
+        begins: the end of a pipe that is to be closed when the first record is written, or None.
+    """
     lock = os.open(folder / f".node-{index}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -1193,11 +1243,20 @@ def main(arguments: list[str]) -> int:
     own = os.getpid()
     _prctl(_SET_CHILD_SUBREAPER, 1)
     runner = os.fork()
+    if runner == 0:
+        die_with_parent(own, signal.SIGTERM)
+        _prctl(_SET_CHILD_SUBREAPER, 1)
+        node = Node(folder, index, loopback, own)
+        node.save()
+    if begins is not None:
+        os.close(begins)
     if runner:
         return guard(folder, index, runner)
-    die_with_parent(own, signal.SIGTERM)
-    _prctl(_SET_CHILD_SUBREAPER, 1)
-    return Node(folder, index, "--loopback" in arguments, own).run()
+    try:
+        os._exit(node.run())
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
 
 
 if __name__ == "__main__":

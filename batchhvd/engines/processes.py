@@ -40,8 +40,8 @@ class Processes:
         return self.limit
 
     def preview(self, task: Task) -> str:
-        """Returns the command lines of the runners, one a line."""
-        return "\n".join(shlex.join(_command(task.folder, index)) for index in range(len(task.nodes)))
+        """Returns the command line that starts the runners of all nodes."""
+        return shlex.join(_command(task))
 
     def submit(self, task: Task) -> str:
         """Starts the runners of a task and returns its folder, the handle.
@@ -53,8 +53,8 @@ class Processes:
         folder = Path(task.folder)
         if not (folder / "processes.json").exists():
             task.write()
-            started = [_start(task.folder, index) for index in range(len(task.nodes))]
-            node.write_json(folder / "processes.json", [{"pid": pid, "ticks": node.ticks(pid)} for pid in started])
+            pid = _start(task)
+            node.write_json(folder / "processes.json", {"pid": pid, "ticks": node.ticks(pid), "nodes": len(task.nodes)})
         return task.folder
 
     def status(self, handles: Sequence[str]) -> Mapping[str, Status]:
@@ -71,16 +71,16 @@ class Processes:
             return
         records.declare(folder, "cancelled", error="the job was terminated")
         if time.time() - (folder / "stop.json").stat().st_mtime > self.patience:
-            for index, runner in enumerate(_runners(folder)):
-                if _alive(runner):
-                    node.send([runner["pid"]], signal.SIGKILL)
-                    _sweep(folder, index)
+            for index in range(_started(folder)["nodes"]):
+                _sweep(folder, index)
 
     def _status(self, folder: Path) -> Status:
-        runners = _runners(folder)
-        if not runners:
+        started = _started(folder)
+        if not started["nodes"]:
             return Status(state="lost", reason="node", error=f"nothing was started from {folder}")
-        found = records.nodes(folder, len(runners))
+        _reap(started["pid"])
+        found = records.nodes(folder, started["nodes"])
+        runners = _runners(folder, found)
         for index, record in enumerate(found):
             alive, ended = _alive(runners[index]), record is not None and record["state"] == "ended"
             if not alive and not ended:
@@ -108,33 +108,35 @@ def _check(task: Task) -> None:
         )
 
 
-def _command(folder: str, index: int) -> list[str]:
-    return [sys.executable, "-I", "-S", node.__file__, folder, str(index), "--loopback"]
+def _command(task: Task) -> list[str]:
+    indices = [str(index) for index in range(len(task.nodes))]
+    return [sys.executable, "-I", "-S", node.__file__, task.folder, *indices, "--loopback"]
 
 
-def _start(folder: str, index: int) -> int:
-    log = str(Path(folder) / f"node-{index}.log")
+def _start(task: Task) -> int:
+    log = str(Path(task.folder) / "runners.log")
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
-    command = _command(folder, index)
-    variables = {**os.environ, "BATCHHVD_NODE": f"{folder}:{index}"}  # all that belongs to a node carries its name
-    return os.posix_spawn(command[0], command, variables, file_actions=actions, setsid=True)
+    command = _command(task)
+    return os.posix_spawn(command[0], command, os.environ, file_actions=actions, setsid=True)
 
 
-def _runners(folder: Path) -> list[dict[str, int]]:
-    """Returns process id and start time of each node's guard: from its own record, else as it was started."""
-    started: list[dict[str, int]] = records.read(folder / "processes.json") or []
-    found = records.nodes(folder, len(started))
-    return [
-        record["guard"] if record and "guard" in record else own for record, own in zip(found, started, strict=True)
-    ]
+def _runners(folder: Path, found: Sequence[records.Document | None]) -> list[Mapping[str, int]]:
+    """Returns process id and start time of what must live for each node: its guard, before that what starts it."""
+    started = _started(folder)
+    return [record["guard"] if record and "guard" in record else started for record in found]
+
+
+def _started(folder: Path) -> dict[str, int]:
+    """Returns process id and start time of what started a task's nodes, and how many they are; none if nothing did."""
+    found: dict[str, int] = records.read(folder / "processes.json") or {"pid": 0, "ticks": 0, "nodes": 0}
+    return found
 
 
 def _alive(runner: Mapping[str, int]) -> bool:
-    _reap(runner["pid"])
     return runner["ticks"] is not None and node.ticks(runner["pid"]) == runner["ticks"]
 
 
@@ -154,14 +156,15 @@ def _sweep(folder: Path, index: int) -> None:
     deadline = time.monotonic() + 2
     while (found := _belonging(folder, index)) and time.monotonic() < deadline:
         node.send(found, signal.SIGKILL)
-        for pid in found:
-            _reap(pid)
         time.sleep(0.005)  # the kernel needs a moment to let them go
 
 
 def _belonging(folder: Path, index: int) -> list[int]:
-    """Returns the processes of a node; each of them carries the node's name in its environment."""
-    mark, found = f"BATCHHVD_NODE={folder}:{index}".encode(), []
+    """Returns the living processes of a node: guard and runner, and all that carry its name in their environment."""
+    record = records.read(folder / f"node-{index}.json") or {}
+    own = [record["guard"], record] if "guard" in record else []
+    found = [entry["pid"] for entry in own if _alive(entry)]
+    mark = f"BATCHHVD_NODE={folder}:{index}".encode()
     for name in os.listdir("/proc") if node.LINUX else ():
         with contextlib.suppress(OSError):  # it has ended, or is another user's
             if name.isdigit() and mark in Path("/proc", name, "environ").read_bytes().split(b"\0"):

@@ -86,19 +86,19 @@ def test_random_kills(tmp_path: Path) -> None:
     world.cluster(nodes=6)
     service = Service(root)
     allowed: dict[str, set[str]] = defaultdict(set)
-    count = kills = 0
+    count, kills, kind = 0, 0, ""
     try:
         while kills < KILLS:
             if len(active(world)) < 5:
                 count += 1
                 world.command(f"j{count}", COMMAND, generator.randint(1, 3))
             time.sleep(generator.uniform(0.0, 0.3))
-            kind = generator.choice(["service", "rank", "runner", "node"])
+            kind = kind or generator.choice(["service", "rank", "runner", "node"])
             if kind == "service":
                 service.kill()
-                kills += 1
-            else:
-                kills += hit(world, generator, kind, allowed)
+            elif not hit(world, generator, kind, allowed):
+                continue  # nothing to hit yet
+            kills, kind = kills + 1, ""
         until(lambda: not active(world), 60)
         until(lambda: not processes(root), 10)
         check(world, count, allowed)
