@@ -39,7 +39,7 @@ def page(ask: Ask, items: Sequence[T], key: Callable[[T], str], show: Callable[[
 
 def _after(ask: Ask) -> str:
     try:
-        return base64.urlsafe_b64decode(ask.query.get(TOKEN, "").encode()).decode()
+        return base64.b64decode(ask.query.get(TOKEN, "").encode(), altchars=b"-_", validate=True).decode()
     except (binascii.Error, UnicodeError) as error:
         raise Refused(f"{TOKEN} is none that this service gave out.", status=400, code="InvalidField") from error
 
