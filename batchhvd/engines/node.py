@@ -600,6 +600,91 @@ def layer_name(command: str, variables: dict[str, str]) -> str:
     return digest.hexdigest()[:32]
 
 
+# ---- what ranks are told -------------------------------------------------------------------------------------------
+
+
+class Place:
+    """Where this node stands in its task, and what its processes are told of that."""
+
+    def __init__(self, task: Document, folder: Path, index: int, loopback: bool) -> None:
+        self.task, self.folder, self.index, self.loopback = task, folder, index, loopback
+        self.name: str = task["nodes"][index]
+        self.ranks: list[int] = list(task["ranks"])
+        self.own: dict[str, str] = task["environment"]
+        self.temporary = folder / "temp" / str(index)
+
+    @property
+    def horovod(self) -> bool:
+        """Whether each rank is started here, with Horovod's variables."""
+        return bool(self.task["launch"] == "horovod")
+
+    def variables(self) -> dict[str, str]:
+        """Returns the environment of every process on this node, secrets included."""
+        found = dict(os.environ)
+        found |= {"AZ_BATCHAI_TASK_INDEX": str(self.index), "AZ_BATCHAI_JOB_TEMP": str(self.temporary)}
+        found |= {"AZ_BATCHAI_JOB_TEMP_DIR": str(self.temporary.parent), "AZ_BATCHAI_NODE_NAME": self.name}
+        for name, value in self.own.items():
+            found[name] = expand(value, found)
+        for name, value in self.threads().items():
+            found.setdefault(name, value)
+        found.update(self.task["secrets"], BATCHHVD_NODE=f"{self.folder}:{self.index}")
+        return found
+
+    def threads(self) -> dict[str, str]:
+        """Returns how many threads each rank may use: the cores of the machine, shared fairly."""
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        ranks = sum(self.ranks) if self.loopback else self.ranks[self.index]
+        count = str(max(1, cores // max(1, ranks)))
+        return {"OMP_NUM_THREADS": count, "TF_NUM_INTRAOP_THREADS": count, "TF_NUM_INTEROP_THREADS": "1"}
+
+    def devices(self, rank: int, local: int) -> dict[str, str]:
+        """Returns which of the machine's GPUs a rank uses: none where the VM size has none, else one after another."""
+        if "AZ_BATCHAI_NUM_GPUS" not in self.own:
+            return {}
+        there = len(gpus())
+        count = min(there, int(self.own["AZ_BATCHAI_NUM_GPUS"]))
+        found = {"AZ_BATCHAI_NUM_GPUS": str(count)}
+        if count == 0:
+            found["CUDA_VISIBLE_DEVICES"] = ""
+        elif self.horovod:
+            found["CUDA_VISIBLE_DEVICES"] = str((rank if self.loopback else local) % there)
+        return found | self.chosen("CUDA_VISIBLE_DEVICES")
+
+    def chosen(self, name: str) -> dict[str, str]:
+        """Returns a variable if the job sets it itself."""
+        return {name: self.own[name]} if name in self.own else {}
+
+    def of_horovod(self, rank: int, local: int) -> dict[str, str]:
+        """Returns the variables by which Horovod knows a rank's place.
+
+        Source: horovod/common/gloo/gloo_context.cc and horovod/runner/gloo_run.py of Horovod 0.28.1.
+        """
+        peers = [index for index, count in enumerate(self.ranks) if count > local]
+        numbers = {"RANK": rank, "SIZE": sum(self.ranks), "LOCAL_RANK": local, "LOCAL_SIZE": self.ranks[self.index]}
+        numbers |= {"CROSS_RANK": peers.index(self.index), "CROSS_SIZE": len(peers)}
+        words = {"HOSTNAME": self.name, "CONTROLLER": "gloo", "CPU_OPERATIONS": "gloo"}
+        return {f"HOROVOD_{name}": str(value) for name, value in {**numbers, **words}.items()}
+
+    def commands(self) -> list[tuple[int, int, str]]:
+        """Returns rank, local rank and command of what this node starts."""
+        if self.horovod:
+            first = sum(self.ranks[: self.index])
+            return [(first + local, local, self.task["command"]) for local in range(self.ranks[self.index])]
+        if self.index != 0:
+            return []
+        return [(0, 0, self.task["command"] if self.task["launch"] == "single" else self.mpirun())]
+
+    def mpirun(self) -> str:
+        """Returns the command line of the engine's own launcher (``BATCHHVD_LAUNCHER``), else of Open MPI's."""
+        if launcher := os.environ.get("BATCHHVD_LAUNCHER"):
+            return f"{launcher} {shlex.join(['/bin/sh', '-c', self.task['command']])}"
+        words = ["mpirun", "-np", str(sum(self.ranks)), "--hostfile", str(self.folder / "hostfile")]
+        words += ["--oversubscribe", "--bind-to", "none", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
+        for name in (*self.own, *self.task["secrets"], "OMP_NUM_THREADS", "BATCHHVD_NODE"):
+            words += ["-x", name]
+        return shlex.join([*words, "/bin/sh", "-c", self.task["command"]])
+
+
 # ---- the node ------------------------------------------------------------------------------------------------------
 
 
@@ -608,13 +693,13 @@ class Stopped(Exception):
 
 
 class Node:
-    """The runner of one node."""
+    """The runner of one node: it starts what is to run, copies its output, and ends it when the task is stopped."""
 
     def __init__(self, folder: Path, index: int, loopback: bool, guard: int) -> None:
         self.folder, self.index = folder, index
         self.task: Document = read_json(folder / "task.json") or {}
-        self.name = self.task["nodes"][index]
-        self.loopback = loopback or len(self.task["nodes"]) == 1
+        self.place = Place(self.task, folder, index, loopback or len(self.task["nodes"]) == 1)
+        self.name = self.place.name
         self.logs = Path(self.task["logs"])
         self.children: list[Child] = []
         self.view: View | None = None  # the world of the ranks, where a preparation has changed it
@@ -622,20 +707,20 @@ class Node:
         self.doubt = 0.0 if loopback else DOUBT
         self.suspect: Child | None = None  # the first rank that failed, until it is sure that nobody ended it
         self.stopping: float | None = None  # when the ranks were asked to end
-        self.started = self.looked = self.lively = time.monotonic()
-        self.seen, self.warned = (0, 0.0), False
-        self.record = {
-            "index": index,
+        self.started = time.monotonic()
+        self.watchdog = Watchdog(self)
+        self.record = self._first_record(guard)
+
+    def _first_record(self, guard: int) -> Document:
+        own = os.getpid()
+        return {
+            "index": self.index,
             "node": self.name,
-            "host": "127.0.0.1" if self.loopback else socket.gethostname(),
-        }
-        self.record |= {
-            "pid": os.getpid(),
-            "ticks": ticks(os.getpid()),
+            "host": "127.0.0.1" if self.place.loopback else socket.gethostname(),
+            "pid": own,
+            "ticks": ticks(own),
             "guard": {"pid": guard, "ticks": ticks(guard)},
             "started": time.time(),
-        }
-        self.record |= {
             "ended": None,
             "state": "preparing",
             "preparation": None,
@@ -648,11 +733,9 @@ class Node:
 
     def run(self) -> int:
         """Does everything and returns the exit code: 0, or that of this node's first failure."""
-        self._room = self.folder / f".room-{self.index}"
-        self._room.write_bytes(b"\0" * 65536)  # given up when the disk is full, so that the records still fit
         self._open()
         try:
-            self.prepare()
+            Preparation(self).run()
             self.start()
             self.attend(self._done)
         except Stopped:
@@ -665,198 +748,79 @@ class Node:
         return next((child.record["exit"] for child in self.children if child.record["exit"]), 0)
 
     def _open(self) -> None:
+        self._room = self.folder / f".room-{self.index}"
+        self._room.write_bytes(b"\0" * 65536)  # given up when the disk is full, so that the records still fit
+        self.place.temporary.mkdir(parents=True, exist_ok=True)
         self.logs.mkdir(parents=True, exist_ok=True)
         self.log = Sink(self.logs / f"execution-{self.name}.log")
         self.sinks = (Sink(self.logs / "stdout.txt"), Sink(self.logs / "stderr.txt"))
-        self.selector = selectors.DefaultSelector()
-        self.bell, ring = socket.socketpair()
-        self.bell.setblocking(False)
-        ring.setblocking(False)
-        self.ring = ring  # a reference keeps it open
-        signal.set_wakeup_fd(ring.fileno(), warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._ask)
-        self.selector.register(self.bell, selectors.EVENT_READ, None)
+        self._listen()
         count, attempt = len(self.task["nodes"]), self.task["attempt"] + int(os.environ.get("SLURM_RESTART_COUNT") or 0)
         self.note(f"node {self.index + 1} of {count}, attempt {attempt}, on {self.record['host']}")
         for notice in self.task["notices"]:
             self.note(notice)
 
-    def prepare(self) -> None:
-        """Runs the preparation, where there is one, or finds what an earlier run of it has left."""
-        command = self.task["preparation"]
-        if command is None:
-            return
-        sinks = [Sink(self.logs / f"{stream}-job_prep-{self.name}.txt") for stream in ("stdout", "stderr")]
-        where, began, code = self.task["prepare"], time.monotonic(), 0
-        tail: list[str] = []
-        if where == "overlay":
-            where = self._sandbox()
-        if where == "skip":
-            self.note(f"the job preparation is skipped: {command}")
-            sinks[0].write(f"The job preparation was skipped on this machine: {command}\n".encode())
-        elif where == "host":
-            code, tail = self._prepare_on(None, command, sinks)
-        else:
-            code, tail = self._prepare_layer(command, sinks)
-        self.record["preparation"] = {"exit": code, "seconds": time.monotonic() - began, "where": where}
-        self.note(f"preparation ({where}) ended with exit code {code}")
-        if code and self.stop() is None:
-            self.fail("preparation", f"the preparation ended with exit code {code}", code=code, tail=tail)
-        if self.stop() is not None:
-            raise Stopped
+    def _listen(self) -> None:
+        """Lets signals wake the loop."""
+        self.selector = selectors.DefaultSelector()
+        self.bell, self.ring = socket.socketpair()
+        for end in (self.bell, self.ring):
+            end.setblocking(False)
+        signal.set_wakeup_fd(self.ring.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._ask)
+        self.selector.register(self.bell, selectors.EVENT_READ, None)
 
-    def _sandbox(self) -> str:
-        """Says where the preparation runs: in an overlay, or nowhere where this machine does not allow one."""
-        try:
-            own_mounts()
-            self.layers = Path(self.task.get("layers") or self.folder / "layers")
-            self.layers.mkdir(parents=True, exist_ok=True)
-            self._try_view()
-        except OSError as error:
-            self.note(f"a preparation must not change this machine, and no copy-on-write view can be made: {error}")
-            return "skip"
-        return "overlay"
-
-    def _try_view(self) -> None:
-        """Mounts a view once; where the folder of layers cannot take changes, memory does."""
-        try:
-            self._view(self.layers / f".try-{os.getpid()}", None).close()
-        except OSError:
-            mount("tmpfs", str(self.layers), "tmpfs", options="mode=700")
-            self._view(self.layers / f".try-{os.getpid()}", None).close()
-        shutil.rmtree(self.layers / f".try-{os.getpid()}")
-
-    def _view(self, changes: Path, below: Path | None) -> View:
-        root = self.folder / f"root-{self.index}"
-        links = [
-            link.resolve()
-            for name in ("mounts", "cluster")
-            for link in (self.folder / name).glob("**/*")
-            if link.is_symlink()
-        ]
-        return View(root, changes, below, [self.folder, self.logs, *links])
-
-    def _prepare_layer(self, command: str, sinks: Sequence[Sink]) -> tuple[int, list[str]]:
-        """Runs a preparation in a layer, once; whoever comes while it runs waits, whoever comes later finds it done."""
-        layer = self.layers / layer_name(command, self.variables())
-        lock = os.open(layer.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self.attend(lambda: _locked(lock) or self.stop() is not None)
-        if self.stop() is not None:
-            raise Stopped
-        code, tail = 0, list[str]()
-        if (layer / "done").exists():
-            self.note(f"the preparation is done already: {layer.name}")
-        else:
-            code, tail = self._fill(layer, command)
-        for sink, name in zip(sinks, ("stdout", "stderr"), strict=True):
-            sink.write((layer / name).read_bytes())
-        if code:
-            shutil.rmtree(layer)
-        else:
-            self.view = self._stacked(layer / "changes")
-        os.close(lock)
-        return code, tail
-
-    def _stacked(self, below: Path) -> View:
-        """Returns the view of this node's ranks: what the preparation changed, and changes of their own above it."""
-        changes = self.folder / f"changes-{self.index}"
-        try:
-            return self._view(changes, below)
-        except OSError as error:  # such as in a container, whose "/" is an overlay already: the kernel stacks two
-            self.note(f"the prepared layer is copied, since it cannot be stacked: {error}")
-            shutil.rmtree(changes)
-            subprocess.run(["cp", "-a", str(below), str(changes)], check=True)
-            return self._view(changes, None)
-
-    def _fill(self, layer: Path, command: str) -> tuple[int, list[str]]:
-        shutil.rmtree(layer, ignore_errors=True)  # what a preparation that was killed has left
-        layer.mkdir(mode=0o700)
-        sinks = [Sink(layer / name) for name in ("stdout", "stderr")]
-        view = self._view(layer / "changes", None)
-        code, tail = self._prepare_on(view, command, sinks)
-        end_all(os.getpid())  # a daemon that it started would hold the layer
-        view.close()
-        if code == 0 and self.stop() is None:
-            (layer / "done").write_text(command, encoding="utf-8")
-        return code, tail
-
-    def _prepare_on(self, view: View | None, command: str, sinks: Sequence[Sink]) -> tuple[int, list[str]]:
-        self.note(f"preparation: {command}")
-        child = self._child(-1, command, {"DEBIAN_FRONTEND": "noninteractive"} | self.variables(), sinks, view)
-        self.attend(lambda: child.over and self._sure(child))
-        self.children.remove(child)
-        return child.record["exit"], child.record["tail"]
+    def _ask(self, number: int, _frame: object) -> None:
+        self.asked = signal.Signals(number).name
 
     def start(self) -> None:
         """Starts this node's ranks, or none where the launch puts them elsewhere."""
         self.require_script()
         self.name_hosts()
-        commands = self.commands()
-        server = None
-        meeting = {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo"}
-        if self.task["launch"] == "horovod" and sum(self.task["ranks"]) > 1:
-            server, place = self.meet()
-            meeting |= place
-        for rank, local, command in commands:
-            variables = self.variables() | (
-                self.place(rank, local) | meeting if self.task["launch"] == "horovod" else {}
-            )
-            self._child(rank, command, variables, self.sinks, self.view)
-        if server is not None:
-            server.start()  # only now: children are made while there is one thread
+        meeting = Meeting(self)
+        where = meeting.find() if self.place.horovod and sum(self.place.ranks) > 1 else {}
+        for rank, local, command in self.place.commands():
+            variables = self.place.variables() | self.place.devices(rank, local)
+            if self.place.horovod:
+                variables |= self.place.of_horovod(rank, local) | where
+            self.child(rank, command, variables, self.sinks, self.view)
+        meeting.open()  # only now: children are made while there is one thread
         self.record |= {"state": "running", "ranks": [child.record for child in self.children]}
-        self.looked = self.lively = time.monotonic()
+        self.watchdog.begin()
         self.save()
 
     def require_script(self) -> None:
         """Fails the task at once where its script is not there."""
-        variables = self.variables()
-        script = expand(self.task.get("script") or "", variables)
-        if script and not os.path.exists(os.path.join(variables["AZ_BATCHAI_JOB_TEMP"], script)):
+        script = expand(self.task.get("script") or "", self.place.variables())
+        root = Path("/") if self.view is None else self.view.root  # a preparation may have brought it
+        path = os.path.join(self.place.temporary, script)
+        if script and not (os.path.exists(path) or os.path.exists(f"{root}{path}")):
             self.fail("script", f"there is no file {script}", code=127)
             raise Stopped
-
-    def commands(self) -> list[tuple[int, int, str]]:
-        """Returns rank, local rank and command of what this node starts."""
-        if self.task["launch"] == "horovod":
-            first = sum(self.task["ranks"][: self.index])
-            return [(first + local, local, self.task["command"]) for local in range(self.task["ranks"][self.index])]
-        if self.index != 0:
-            return []
-        return [(0, 0, self.task["command"] if self.task["launch"] == "single" else self.mpirun())]
-
-    def mpirun(self) -> str:
-        """Returns the command line of the engine's own launcher (``BATCHHVD_LAUNCHER``), else of Open MPI's."""
-        if launcher := os.environ.get("BATCHHVD_LAUNCHER"):
-            return f"{launcher} {shlex.join(['/bin/sh', '-c', self.task['command']])}"
-        words = ["mpirun", "-np", str(sum(self.task["ranks"])), "--hostfile", str(self.folder / "hostfile")]
-        words += ["--oversubscribe", "--bind-to", "none", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
-        for name in (*self.task["environment"], *self.task["secrets"], "OMP_NUM_THREADS", "BATCHHVD_NODE"):
-            words += ["-x", name]
-        return shlex.join([*words, "/bin/sh", "-c", self.task["command"]])
 
     def name_hosts(self) -> None:
         """Writes the host file of MPI, on node 0, as soon as every node has said where it is."""
         if self.index != 0:
             return
         paths = [self.folder / f"node-{index}.json" for index in range(len(self.task["nodes"]))]
-        if self.loopback:
+        if self.place.loopback:
             hosts = ["127.0.0.1"] * len(paths)
         else:
             self.attend(lambda: all(path.exists() for path in paths) or self.stop() is not None)
             hosts = [(read_json(path) or {}).get("host", "") for path in paths]
         slots: dict[str, int] = collections.defaultdict(int)
-        for host, count in zip(hosts, self.task["ranks"], strict=True):
+        for host, count in zip(hosts, self.place.ranks, strict=True):
             slots[host] += max(1, count)
         text = "".join(f"{host} slots={count}\n" for host, count in slots.items())
         (self.folder / "hostfile").write_text(text, encoding="utf-8")
 
-    def _child(
+    def child(
         self, rank: int, command: str, variables: dict[str, str], sinks: Sequence[Sink], view: View | None = None
     ) -> Child:
-        directory = Path(variables["AZ_BATCHAI_JOB_TEMP"])
+        """Starts a process group, and returns it; rank -1 is a preparation."""
+        directory = self.place.temporary
         enter = None if view is None else lambda: view.enter(directory)
         child = Child(rank, command, variables, directory, sinks, enter)
         for stream in child.streams:
@@ -893,7 +857,7 @@ class Node:
             self._reap()
             self._heed()
             now = time.monotonic()
-            self._watch(now)
+            self.watchdog.look(now)
             for child in self.children:
                 for stream in child.streams:
                     stream.flush(now)
@@ -906,7 +870,7 @@ class Node:
         if self.suspect is not None:
             return False
         # Node 0 serves the meeting point until all have ended; nodes without ranks stay until node 0 has.
-        meets, first = self.task["launch"] == "horovod", self.index == 0
+        meets, first = self.place.horovod, self.index == 0
         others = [*range(1, len(self.task["nodes"]))] if meets and first else [] if meets or first else [0]
         return all(self._ended(other) for other in others)
 
@@ -975,14 +939,14 @@ class Node:
     def _accuse(self) -> None:
         """Tells all nodes of the first rank that failed, when it has failed long enough for no other cause to show."""
         child = self.suspect
-        if child is None or not self._sure(child):
+        if child is None or not self.sure(child):
             return
         self.suspect = None
         code, rank = child.record["exit"], child.record["rank"]
         reason = "memory" if child.record["memory"] else "rank"
         self.fail(reason, f"rank {rank} ended with exit code {code}", rank=rank, code=code, tail=child.record["tail"])
 
-    def _sure(self, child: Child) -> bool:
+    def sure(self, child: Child) -> bool:
         """Whether it is known why a child has ended as it did: by itself, unless this node is told to end just now."""
         waited = time.monotonic() - (child.ended_at or 0)
         return child.record["exit"] == 0 or waited >= self.doubt or self.stop() is not None
@@ -1000,7 +964,7 @@ class Node:
         if self.stopping is None and self.stop() is not None:
             self.stopping = now
             if (self.stop() or {}).get("stacks") and not self.record["reason"]:
-                self._note_stacks(last_chance=False)  # another node stalled; what these wait for tells why
+                self.watchdog.note_stacks(last_chance=False)  # another node stalled; what these wait for tells why
             for child in self.children:
                 self._signal_group(child, signal.SIGTERM)
                 self._signal_group(child, signal.SIGCONT)
@@ -1011,131 +975,6 @@ class Node:
         if child.ended_at is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, number)
-
-    def _ask(self, number: int, _frame: object) -> None:
-        self.asked = signal.Signals(number).name
-
-    # -- looking after ranks that do nothing --
-
-    def _watch(self, now: float) -> None:
-        """Looks into the ranks when none of this node's has written or computed for the set time."""
-        limit = self.task.get("stall_seconds")
-        if limit is None or self.stopping is not None or self.record["state"] != "running":
-            return
-        if now - self.looked < min(5.0, limit / 10):
-            return
-        written = sum(child.written for child in self.children)
-        spent, ranks = cpu_seconds(descendants(os.getpid())), max(1, len(self.children))
-        if written != self.seen[0] or spent - self.seen[1] > IDLE_SHARE * ranks * (now - self.looked):
-            self.lively, self.warned = now, False
-        self.looked, self.seen = now, (written, spent)
-        if now - self.lively > limit and not self.warned and any(child.ended_at is None for child in self.children):
-            self.warned = True
-            self._stalled(limit)
-
-    def _stalled(self, limit: float) -> None:
-        self.note(f"no output and next to no computing for {limit:g} s")
-        frozen = [child.record["rank"] for child in self.children if (_stat(child.pid) or [""])[0] == "T"]
-        if self.task["stall_action"] != "stop":
-            return self._note_stacks(last_chance=False)
-        rank = frozen[0] if frozen else None
-        which = f"rank {rank} is frozen" if frozen else "the ranks wait for something"
-        self._note_stacks(last_chance=True)
-        return self.fail("rank", f"the node stalled for {limit:g} s: {which}", rank=rank, stacks=True)
-
-    def _note_stacks(self, last_chance: bool) -> None:
-        self.note("the stacks of this node's ranks:")
-        for pid in descendants(os.getpid()):
-            self.note(stacks(pid, last_chance))
-
-    # -- what ranks are told --
-
-    def variables(self) -> dict[str, str]:
-        """Returns the environment of every process on this node, secrets included."""
-        temporary = self.folder / "temp" / str(self.index)
-        temporary.mkdir(parents=True, exist_ok=True)
-        found = dict(os.environ)
-        found |= {"AZ_BATCHAI_TASK_INDEX": str(self.index), "AZ_BATCHAI_JOB_TEMP": str(temporary)}
-        found |= {"AZ_BATCHAI_JOB_TEMP_DIR": str(temporary.parent), "AZ_BATCHAI_NODE_NAME": self.name}
-        for name, value in self.task["environment"].items():
-            found[name] = expand(value, found)
-        for name, value in self.threads().items():
-            found.setdefault(name, value)
-        found.update(self.task["secrets"], BATCHHVD_NODE=f"{self.folder}:{self.index}")
-        return found
-
-    def devices(self, rank: int, local: int) -> dict[str, str]:
-        """Returns which of the machine's GPUs a rank uses: none where the VM size has none, else one after another."""
-        there = len(gpus())
-        count = min(there, int(self.task["environment"].get("AZ_BATCHAI_NUM_GPUS", "0")))
-        if count == 0 or "CUDA_VISIBLE_DEVICES" in self.task["environment"]:
-            hidden = {"CUDA_VISIBLE_DEVICES": ""} if "AZ_BATCHAI_NUM_GPUS" in self.task["environment"] else {}
-            return {"AZ_BATCHAI_NUM_GPUS": str(count)} | hidden | self._own("CUDA_VISIBLE_DEVICES")
-        if self.task["launch"] != "horovod":
-            return {"AZ_BATCHAI_NUM_GPUS": str(count)}
-        first = rank if self.loopback else local
-        return {"AZ_BATCHAI_NUM_GPUS": str(count), "CUDA_VISIBLE_DEVICES": str(first % there)}
-
-    def threads(self) -> dict[str, str]:
-        """Returns how many threads each rank may use: the cores of the machine, shared fairly."""
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        ranks = sum(self.task["ranks"]) if self.loopback else self.task["ranks"][self.index]
-        count = str(max(1, cores // max(1, ranks)))
-        return {"OMP_NUM_THREADS": count, "TF_NUM_INTRAOP_THREADS": count, "TF_NUM_INTEROP_THREADS": "1"}
-
-    def place(self, rank: int, local: int) -> dict[str, str]:
-        """Returns the variables by which Horovod knows a rank's place.
-
-        Source: horovod/common/gloo/gloo_context.cc and horovod/runner/gloo_run.py of Horovod 0.28.1.
-        """
-        ranks = self.task["ranks"]
-        peers = [index for index, count in enumerate(ranks) if count > local]
-        numbers = {"RANK": rank, "SIZE": sum(ranks), "LOCAL_RANK": local, "LOCAL_SIZE": ranks[self.index]}
-        numbers |= {"CROSS_RANK": peers.index(self.index), "CROSS_SIZE": len(peers)}
-        return {f"HOROVOD_{name}": str(value) for name, value in numbers.items()} | {"HOROVOD_HOSTNAME": self.name}
-
-    def meet(self) -> tuple[Rendezvous | None, dict[str, str]]:
-        """Opens (on node 0) or finds the meeting point; returns the server and what ranks need to know."""
-        path = self.folder / "rendezvous.json"
-        server = None
-        if self.index == 0:
-            server = Rendezvous("127.0.0.1" if self.loopback else "0.0.0.0")
-            own = [("lo", "127.0.0.1")] if self.loopback else interfaces()
-            wanted = self.task["environment"].get("HOROVOD_GLOO_IFACE")
-            own.sort(key=lambda pair: pair[0] != wanted)
-            where = {"addresses": [address for _, address in own], "port": server.port, "name": server.name}
-            write_json(path, where)
-            address, interface = own[0][1], own[0][0]
-        else:
-            address, where = self._find(path)
-            interface = "lo" if self.loopback else outgoing(address)
-        meeting = {"HOROVOD_GLOO_RENDEZVOUS_ADDR": address, "HOROVOD_GLOO_RENDEZVOUS_PORT": str(where["port"])}
-        meeting["HOROVOD_GLOO_IFACE"] = interface
-        # Ranks that share few cores import their framework at very different speeds; Horovod's own limit is 30 s.
-        return server, {"HOROVOD_GLOO_TIMEOUT_SECONDS": "300"} | self._own("HOROVOD_GLOO_TIMEOUT_SECONDS") | meeting
-
-    def _own(self, name: str) -> dict[str, str]:
-        value: str | None = self.task["environment"].get(name)
-        return {} if value is None else {name: value}
-
-    def _find(self, path: Path) -> tuple[str, Document]:
-        found: list[tuple[str, Document]] = []
-
-        def reached() -> bool:
-            where = read_json(path)
-            if where is not None:
-                reach = (
-                    address
-                    for address in where["addresses"]
-                    if self.loopback or reachable(address, where["port"], where["name"])
-                )
-                found.extend((address, where) for address in [next(reach, None)] if address is not None)
-            return bool(found) or self.stop() is not None
-
-        self.attend(reached)
-        if not found:
-            raise Stopped
-        return found[0]
 
     # -- telling --
 
@@ -1148,7 +987,7 @@ class Node:
     ) -> None:
         """Tells all nodes to end; ``more`` are further words of the stop file."""
         self.record |= {"reason": reason, "error": error}
-        words = {"node": self.name, "rank": rank, "exit_code": code, "error": error, "tail": []}
+        words: Document = {"node": self.name, "rank": rank, "exit_code": code, "error": error, "tail": []}
         first = declare(self.folder, reason=reason, **{**words, **more})
         self.note(f"{error}; {'all nodes are told to end' if first else 'the task was ending already'}")
 
@@ -1163,12 +1002,228 @@ class Node:
         write_json(self.folder / f"node-{self.index}.json", self.record)
 
 
+# ---- the node's helpers --------------------------------------------------------------------------------------------
+
+
+class Preparation:
+    """Runs a node's preparation: once for each distinct command, in a view of the machine that the ranks then share."""
+
+    def __init__(self, node: Node) -> None:
+        self.node, self.command = node, node.task["preparation"]
+
+    def run(self) -> None:
+        """Runs it, where there is one, or finds what an earlier run of it has left.
+
+        Raises:
+            Stopped: it failed, or the task was stopped meanwhile.
+        """
+        if self.command is None:
+            return
+        node, began = self.node, time.monotonic()
+        sinks = [Sink(node.logs / f"{stream}-job_prep-{node.name}.txt") for stream in ("stdout", "stderr")]
+        where = self._sandbox() if node.task["prepare"] == "overlay" else node.task["prepare"]
+        code, tail = {"skip": self._skip, "host": self._on_host, "overlay": self._in_layer}[where](sinks)
+        node.record["preparation"] = {"exit": code, "seconds": time.monotonic() - began, "where": where}
+        node.note(f"preparation ({where}) ended with exit code {code}")
+        if code and node.stop() is None:
+            node.fail("preparation", f"the preparation ended with exit code {code}", code=code, tail=tail)
+        if node.stop() is not None:
+            raise Stopped
+
+    def _skip(self, sinks: Sequence[Sink]) -> tuple[int, list[str]]:
+        self.node.note(f"the job preparation is skipped: {self.command}")
+        sinks[0].write(f"The job preparation was skipped on this machine: {self.command}\n".encode())
+        return 0, []
+
+    def _on_host(self, sinks: Sequence[Sink], view: View | None = None) -> tuple[int, list[str]]:
+        node = self.node
+        node.note(f"preparation: {self.command}")
+        variables = {"DEBIAN_FRONTEND": "noninteractive"} | node.place.variables()
+        child = node.child(-1, self.command, variables, sinks, view)
+        node.attend(lambda: child.over and node.sure(child))
+        node.children.remove(child)
+        return child.record["exit"], child.record["tail"]
+
+    def _in_layer(self, sinks: Sequence[Sink]) -> tuple[int, list[str]]:
+        """Runs it in a layer, once: whoever comes while it runs waits, whoever comes later finds it done."""
+        node = self.node
+        layer = self.layers / layer_name(self.command, node.place.variables())
+        lock = os.open(layer.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        node.attend(lambda: _locked(lock) or node.stop() is not None)
+        if node.stop() is not None:
+            raise Stopped
+        done = (layer / "done").exists()
+        node.note(f"the preparation is done already: {layer.name}" if done else f"the layer is {layer.name}")
+        code, tail = (0, list[str]()) if done else self._fill(layer)
+        for sink, name in zip(sinks, ("stdout", "stderr"), strict=True):
+            sink.write((layer / name).read_bytes())
+        if code:
+            shutil.rmtree(layer)
+        else:
+            node.view = self._stacked(layer / "changes")
+        os.close(lock)
+        return code, tail
+
+    def _fill(self, layer: Path) -> tuple[int, list[str]]:
+        shutil.rmtree(layer, ignore_errors=True)  # what a preparation that was killed has left
+        layer.mkdir(mode=0o700)
+        view = self._view(layer / "changes", None)
+        code, tail = self._on_host([Sink(layer / name) for name in ("stdout", "stderr")], view)
+        end_all(os.getpid())  # a daemon that it started would hold the layer
+        view.close()
+        if code == 0 and self.node.stop() is None:
+            (layer / "done").write_text(self.command, encoding="utf-8")
+        return code, tail
+
+    def _stacked(self, below: Path) -> View:
+        """Returns the view of this node's ranks: what the preparation changed, and changes of their own above it."""
+        changes = self.node.folder / f"changes-{self.node.index}"
+        try:
+            return self._view(changes, below)
+        except OSError as error:  # such as in a container, whose "/" is an overlay already: the kernel stacks two
+            self.node.note(f"the prepared layer is copied, since it cannot be stacked: {error}")
+            shutil.rmtree(changes)
+            subprocess.run(["cp", "-a", str(below), str(changes)], check=True)
+            return self._view(changes, None)
+
+    def _sandbox(self) -> str:
+        """Says where the preparation runs: in an overlay, or nowhere where this machine does not allow one."""
+        self.layers = Path(self.node.task.get("layers") or self.node.folder / "layers")
+        try:
+            own_mounts()
+            self.layers.mkdir(parents=True, exist_ok=True)
+            self._try_view()
+        except OSError as error:
+            self.node.note(
+                f"a preparation must not change this machine, and no copy-on-write view is possible: {error}"
+            )
+            return "skip"
+        return "overlay"
+
+    def _try_view(self) -> None:
+        """Mounts a view once; where the folder of layers cannot take changes, memory does."""
+        place = self.layers / f".try-{os.getpid()}"
+        try:
+            self._view(place, None).close()
+        except OSError:
+            mount("tmpfs", str(self.layers), "tmpfs", options="mode=700")
+            self._view(place, None).close()
+        shutil.rmtree(place)
+
+    def _view(self, changes: Path, below: Path | None) -> View:
+        folder = self.node.folder
+        found = [path for name in ("mounts", "cluster") for path in (folder / name).glob("**/*")]
+        shares = [path.resolve() for path in found if path.is_symlink()]
+        return View(folder / f"root-{self.node.index}", changes, below, [folder, self.node.logs, *shares])
+
+
 def _locked(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
+
+
+class Meeting:
+    """Where Horovod's ranks find each other: opened on node 0, looked for on the others."""
+
+    def __init__(self, node: Node) -> None:
+        self.node, self.path = node, node.folder / "rendezvous.json"
+        self.server: Rendezvous | None = None
+
+    def find(self) -> dict[str, str]:
+        """Returns the variables that lead to the meeting point.
+
+        Raises:
+            Stopped: the task was stopped before there was one.
+        """
+        address, port, interface = self._make() if self.node.index == 0 else self._look()
+        # Ranks that share few cores import their framework at very different speeds; Horovod's own limit is 30 s.
+        patience = {"HOROVOD_GLOO_TIMEOUT_SECONDS": "300"} | self.node.place.chosen("HOROVOD_GLOO_TIMEOUT_SECONDS")
+        found = {"HOROVOD_GLOO_RENDEZVOUS_ADDR": address, "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port)}
+        return {**patience, **found, "HOROVOD_GLOO_IFACE": interface}
+
+    def open(self) -> None:
+        """Begins to answer, if the meeting point is here; who came earlier was made to wait by the kernel."""
+        if self.server is not None:
+            self.server.start()
+
+    def _make(self) -> tuple[str, int, str]:
+        loopback = self.node.place.loopback
+        self.server = Rendezvous("127.0.0.1" if loopback else "0.0.0.0")
+        own = [("lo", "127.0.0.1")] if loopback else interfaces()
+        wanted = self.node.place.own.get("HOROVOD_GLOO_IFACE")
+        own.sort(key=lambda pair: pair[0] != wanted)
+        addresses = [address for _, address in own]
+        write_json(self.path, {"addresses": addresses, "port": self.server.port, "name": self.server.name})
+        return addresses[0], self.server.port, own[0][0]
+
+    def _look(self) -> tuple[str, int, str]:
+        found: list[tuple[str, int]] = []
+        self.node.attend(lambda: self._reach(found) or self.node.stop() is not None)
+        if not found:
+            raise Stopped
+        address, port = found[0]
+        return address, port, "lo" if self.node.place.loopback else outgoing(address)
+
+    def _reach(self, found: list[tuple[str, int]]) -> bool:
+        """Adds the first address that answers as node 0's, and says whether there is one."""
+        where = read_json(self.path)
+        if where is None:
+            return False
+        for address in where["addresses"]:
+            if self.node.place.loopback or reachable(address, where["port"], where["name"]):
+                found.append((address, where["port"]))
+                return True
+        return False
+
+
+class Watchdog:
+    """Looks into a node's ranks when none of them has written or computed for the time that the task sets."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.limit: float | None = node.task.get("stall_seconds")
+        self.seen, self.warned = (0, 0.0), False
+        self.begin()
+
+    def begin(self) -> None:
+        """Counts from now."""
+        self.looked = self.lively = time.monotonic()
+
+    def look(self, now: float) -> None:
+        """Takes what the ranks did since the last look; acts where they did nothing for too long."""
+        node, limit = self.node, self.limit
+        if limit is None or node.stopping is not None or node.record["state"] != "running":
+            return
+        if now - self.looked < min(5.0, limit / 10):
+            return
+        written, spent = sum(child.written for child in node.children), cpu_seconds(descendants(os.getpid()))
+        share = (spent - self.seen[1]) / max(1, len(node.children)) / (now - self.looked)
+        if written != self.seen[0] or share > IDLE_SHARE:
+            self.lively, self.warned = now, False
+        self.looked, self.seen = now, (written, spent)
+        if now - self.lively > limit and not self.warned and any(child.ended_at is None for child in node.children):
+            self.warned = True
+            self._stalled(limit)
+
+    def _stalled(self, limit: float) -> None:
+        node = self.node
+        node.note(f"no output and next to no computing for {limit:g} s")
+        if node.task["stall_action"] != "stop":
+            return self.note_stacks(last_chance=False)
+        frozen = [child.record["rank"] for child in node.children if (_stat(child.pid) or [""])[0] == "T"]
+        which = f"rank {frozen[0]} is frozen" if frozen else "the ranks wait for something"
+        self.note_stacks(last_chance=True)
+        rank = frozen[0] if frozen else None
+        return node.fail("rank", f"the node stalled for {limit:g} s: {which}", rank=rank, stacks=True)
+
+    def note_stacks(self, last_chance: bool) -> None:
+        """Writes what each process of this node is doing into its execution log."""
+        self.node.note("the stacks of this node's ranks:")
+        for pid in descendants(os.getpid()):
+            self.node.note(stacks(pid, last_chance))
 
 
 # ---- the guard -----------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import asdict
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,10 +24,9 @@ def task(tmp_path: Path, **changes: Any) -> Task:
     return Task(**values)
 
 
-def runner(tmp_path: Path, index: int = 0, **changes: Any) -> node.Node:
+def place(tmp_path: Path, index: int = 0, **changes: Any) -> node.Place:
     written = task(tmp_path, **changes)
-    written.write()
-    return node.Node(Path(written.folder), index, loopback=True, guard=os.getpid())
+    return node.Place(asdict(written), Path(written.folder), index, loopback=True)
 
 
 def test_it_stands_alone() -> None:
@@ -108,7 +108,7 @@ def test_the_first_to_stop_a_task_gives_the_reason(tmp_path: Path) -> None:
 
 def test_variables_of_a_rank(tmp_path: Path) -> None:
     environment = {"AZ_BATCHAI_JOB_MOUNT_ROOT": "/m", "OWN": "$AZ_BATCHAI_JOB_MOUNT_ROOT/$AZ_BATCHAI_TASK_INDEX"}
-    found = runner(tmp_path, 1, environment=environment, secrets={"SECRET": "p$OWN"}).variables()
+    found = place(tmp_path, 1, environment=environment, secrets={"SECRET": "p$OWN"}).variables()
     assert found["OWN"] == "/m/1"
     assert found["SECRET"] == "p$OWN"  # as it is
     assert found["AZ_BATCHAI_JOB_TEMP"] == str(tmp_path / "aufgabe ü" / "temp" / "1")
@@ -118,17 +118,17 @@ def test_variables_of_a_rank(tmp_path: Path) -> None:
 
 
 def test_thread_counts_are_the_users_where_he_sets_them(tmp_path: Path) -> None:
-    assert runner(tmp_path, environment={"OMP_NUM_THREADS": "7"}).variables()["OMP_NUM_THREADS"] == "7"
+    assert place(tmp_path, environment={"OMP_NUM_THREADS": "7"}).variables()["OMP_NUM_THREADS"] == "7"
 
 
 def places(ranks: tuple[int, ...], tmp_path: Path) -> list[tuple[int, ...]]:
     found = []
     for index in range(len(ranks)):
-        one = runner(tmp_path, index, ranks=ranks, nodes=tuple(str(k) for k in range(len(ranks))))
+        one = place(tmp_path, index, ranks=ranks, nodes=tuple(str(k) for k in range(len(ranks))))
         for rank, local, _ in one.commands():
-            place = one.place(rank, local)
+            found_here = one.of_horovod(rank, local)
             names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
-            found.append(tuple(int(place[f"HOROVOD_{name}"]) for name in names))
+            found.append(tuple(int(found_here[f"HOROVOD_{name}"]) for name in names))
     return found
 
 
@@ -147,23 +147,23 @@ def test_a_node_may_have_no_rank(tmp_path: Path) -> None:
 
 
 def test_the_launcher_of_mpi_passes_the_variables_on(tmp_path: Path) -> None:
-    one = runner(tmp_path, launch="mpi", command="prog $X", environment={"A": "1"}, secrets={"S": "2"})
+    one = place(tmp_path, launch="mpi", command="prog $X", environment={"A": "1"}, secrets={"S": "2"})
     line = one.mpirun()
     assert line.startswith("mpirun -np 5 --hostfile ")
     assert "-x A -x S" in line
     assert line.endswith("/bin/sh -c 'prog $X'")
     assert "2" not in line.split()  # the value is not on the command line
-    assert runner(tmp_path, 1, launch="mpi").commands() == []
+    assert place(tmp_path, 1, launch="mpi").commands() == []
 
 
 def test_gpus_are_dealt_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asks = {"AZ_BATCHAI_NUM_GPUS": "4"}
-    one = runner(tmp_path, environment=asks)
+    one = place(tmp_path, environment=asks)
     monkeypatch.setattr(node, "gpus", lambda: [])
     assert one.devices(3, 1) == {"AZ_BATCHAI_NUM_GPUS": "0", "CUDA_VISIBLE_DEVICES": ""}
     monkeypatch.setattr(node, "gpus", lambda: ["/dev/nvidia0", "/dev/nvidia1"])
     assert one.devices(3, 1) == {"AZ_BATCHAI_NUM_GPUS": "2", "CUDA_VISIBLE_DEVICES": "1"}
-    own = runner(tmp_path, environment={**asks, "CUDA_VISIBLE_DEVICES": "0"})
+    own = place(tmp_path, environment={**asks, "CUDA_VISIBLE_DEVICES": "0"})
     assert own.devices(3, 1)["CUDA_VISIBLE_DEVICES"] == "0"
 
 
