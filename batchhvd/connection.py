@@ -204,8 +204,9 @@ class Connection:
     def translated(self, error: Exception, what: str, remedy: str = "") -> Exception:
         """Returns this package's error for what an Azure package raised; anything else as it is."""
         from azure.core.exceptions import AzureError, DeserializationError, SerializationError
+        from requests import RequestException
 
-        if not isinstance(error, (AzureError, DeserializationError, SerializationError)):
+        if not isinstance(error, (AzureError, DeserializationError, RequestException, SerializationError)):
             return error
         return translate(error, what=what, remedy=remedy or self._start(error))
 

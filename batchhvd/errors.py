@@ -283,6 +283,7 @@ _UNKNOWN_PROVIDER = frozenset(
 )
 _BY_NAME: dict[str, type[ServiceError]] = {
     "ClientAuthenticationError": NotAllowed,
+    "RequestException": Unavailable,  # of requests: some reads in the storage package let it through
     "ServiceRequestError": Unavailable,
     "ServiceResponseError": Unavailable,
     "IncompleteReadError": Unavailable,
@@ -311,9 +312,11 @@ class _Answer:
             return ServiceRetired
         if self.status in _BY_STATUS:
             return _BY_STATUS[self.status]
-        for ancestor in type(self.error).__mro__:
-            if ancestor.__name__ in _BY_NAME:
-                return _BY_NAME[ancestor.__name__]
+        # A read that broke off arrives as an answer (206) with the reason inside.
+        for cause in (self.error, getattr(self.error, "inner_exception", None)):
+            for ancestor in type(cause).__mro__:
+                if ancestor.__name__ in _BY_NAME:
+                    return _BY_NAME[ancestor.__name__]
         if self.status is not None and self.status >= 500:
             return Unavailable
         return Refused if self.status is not None and 400 <= self.status < 500 else ServiceError

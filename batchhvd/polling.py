@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from attrs import define, field, frozen
 
@@ -115,7 +115,8 @@ class _Watch:
     describe: Callable[..., str]
     report: Report | None
     started: float = field(init=False)
-    seen: object = None
+    value: Any = None
+    seen: str | None = None
     line: str = ""
     answered: float | None = None
 
@@ -124,29 +125,37 @@ class _Watch:
 
     def run(self, read: Callable[[], T], done: Callable[[T], bool]) -> T:
         # Imported here: tenacity brings asyncio along, which half of all programs that import batchhvd never need.
-        from tenacity import RetryCallState, Retrying, retry_if_exception, retry_if_result
+        from tenacity import RetryCallState, Retrying, retry_if_result
 
         def pause(state: RetryCallState) -> float:
             return max(0.0, min(self.pace.pause(state.attempt_number), self.limit - self.waited))
 
-        def over(state: RetryCallState) -> T:
+        def over(_: RetryCallState) -> bool:
             raise self.timeout()
 
-        reached = Retrying(
-            retry=retry_if_result(lambda pair: not pair[1]) | retry_if_exception(self.forgives),
+        until = Retrying(
+            retry=retry_if_result(lambda reached: not reached),
             wait=pause,
             stop=lambda _: self.waited >= self.limit,
             sleep=self.clock.sleep,
             retry_error_callback=over,
         )
-        return reached(lambda: self.look(read, done))[0]
+        until(lambda: self.look(read, done))
+        value: T = self.value
+        return value
 
-    def look(self, read: Callable[[], T], done: Callable[[T], bool]) -> tuple[T, bool]:
-        value = read()
-        self.answered = self.clock.monotonic()
+    def look(self, read: Callable[[], T], done: Callable[[T], bool]) -> bool:
+        """Looks once and says whether the goal is reached; it is not where the service is away and that is forgiven."""
+        try:
+            value = read()
+        except Unavailable as error:
+            if not self.forgives(error):
+                raise
+            return False
+        self.value, self.answered = value, self.clock.monotonic()
         self.seen = self.describe(value)
         self.tell(f"waiting for {self.what or 'it'}: {self.seen}")
-        return value, done(value)
+        return done(value)
 
     def tell(self, line: str) -> None:
         if line == self.line:
@@ -156,12 +165,12 @@ class _Watch:
         if self.report is not None:
             self.report(line)
 
-    def forgives(self, error: BaseException) -> bool:
+    def forgives(self, error: Unavailable) -> bool:
         """Whether to go on: the service answered before, and has been away for less than ``patience`` seconds."""
-        if not isinstance(error, Unavailable) or self.answered is None:
+        if self.answered is None or self.clock.monotonic() - self.answered >= self.patience:
             return False
         self.tell(f"waiting for {self.what or 'it'}: the service does not answer")
-        return self.clock.monotonic() - self.answered < self.patience
+        return True
 
     @property
     def waited(self) -> float:

@@ -1,7 +1,8 @@
 """Copying files to and from a share: in parallel, only what changed, going on where it was cut, checked at the end.
 
 A file on the share that is not whole yet carries the MD5 it shall have in its metadata; once it is whole, in its
-properties. A file on this machine that is not whole yet has another name until it is.
+properties, and in the metadata when it was written: a job that writes it later does not care for its MD5. A file on
+this machine that is not whole yet has another name until it is.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ PIECE = 4 << 20
 """Bytes of one request. Source: Azure Files writes 4 MiB at most at once, and checks an MD5 for as many."""
 
 _PROMISED = "batchhvd_md5"  # metadata: the MD5, in hex, that a file shall have
+_WRITTEN = "batchhvd_written"  # metadata: when the file with the MD5 of its properties was written
 _AHEAD = 4  # pieces of one file that are under way at once
 _TRIES = 3  # downloads of one file that is written meanwhile
 
@@ -160,7 +162,7 @@ def _upload_one(file: ShareFileClient, source: Path, meter: _Meter) -> bool:
     """Copies one file and says whether there was anything to do."""
     size, digest = _size(source), _md5(source)
     there = _properties(file)
-    if there is not None and there.size == size and _has(there, digest):
+    if there is not None and there.size == size and _known_md5(there) == digest:
         meter.add(size, sent=False)
         return False
     written = _written(file, there, size, digest)
@@ -180,7 +182,9 @@ def _written(file: ShareFileClient, there: Any, size: int, digest: bytes) -> lis
     """Returns what an interrupted upload of the same content has written; None where there was none."""
     if there is None or there.size != size or (there.metadata or {}).get(_PROMISED) != digest.hex():
         return None
-    return [(int(item["start"]), int(item["end"]) + 1) for item in file.get_ranges()]
+    # The newer name came with a release between the oldest and the newest that are allowed.
+    ranges = file.list_ranges() if hasattr(file, "list_ranges") else file.get_ranges()
+    return [(int(item["start"]), int(item["end"]) + 1) for item in ranges]
 
 
 def _covered(piece: tuple[int, int], written: Sequence[tuple[int, int]]) -> bool:
@@ -216,14 +220,14 @@ def _keep_promise(file: ShareFileClient, size: int, digest: bytes) -> None:
     """Checks that the file is whole, and says so in its properties."""
     from azure.storage.fileshare import ContentSettings
 
-    found = file.get_file_properties().size
-    if found != size:
+    file.set_http_headers(ContentSettings(content_md5=bytearray(digest)))
+    found = file.get_file_properties()
+    if found.size != size:
         raise Conflict(
-            f"{file.file_name!r} has {found} bytes after {size} were uploaded: somebody else writes it. Upload it "
+            f"{file.file_name!r} has {found.size} bytes after {size} were uploaded: somebody else writes it. Upload it "
             "again when nobody does"
         )
-    file.set_http_headers(ContentSettings(content_md5=bytearray(digest)))
-    file.set_file_metadata({})
+    file.set_file_metadata({_WRITTEN: str(found.last_write_time)})
 
 
 def _download_one(file: ShareFileClient, target: Path, meter: _Meter) -> bool:
@@ -231,7 +235,7 @@ def _download_one(file: ShareFileClient, target: Path, meter: _Meter) -> bool:
     for _ in range(_TRIES):
         there = file.get_file_properties()
         meter.expect(there.size)
-        if target.is_file() and _size(target) == there.size and _has(there, _md5(target)):
+        if target.is_file() and _size(target) == there.size and _known_md5(there) == _md5(target):
             meter.add(there.size, sent=False)
             return False
         if _fetch(file, there, target, meter):
@@ -260,7 +264,7 @@ def _fetch(file: ShareFileClient, there: Any, target: Path, meter: _Meter) -> bo
             data.write(piece)
             start += len(piece)
             meter.add(len(piece))
-    if there.content_settings.content_md5 and not _has(there, _md5(scratch)):
+    if _known_md5(there) not in (b"", _md5(scratch)):
         scratch.unlink()
         meter.add(-start, sent=False)
         return False
@@ -272,7 +276,7 @@ def _read_ahead(file: ShareFileClient, there: Any, start: int) -> Iterator[bytes
     """Yields the pieces from a byte on, in order, some of them under way at once; None where the file was changed."""
 
     def read(piece: tuple[int, int]) -> bytes | None:
-        answer = file.download_file(offset=piece[0], length=piece[1] - piece[0], validate_content=True)
+        answer = file.download_file(offset=piece[0], length=piece[1] - piece[0])
         return answer.readall() if answer.properties.etag == there.etag else None
 
     with ThreadPoolExecutor(max_workers=_AHEAD) as pool:
@@ -300,9 +304,11 @@ def _properties(file: ShareFileClient) -> Any:
         return None
 
 
-def _has(there: Any, digest: bytes) -> bool:
-    """Whether the service knows the file's MD5, and it is this one; what a job wrote has none."""
-    return bool(there.content_settings.content_md5) and bytes(there.content_settings.content_md5) == digest
+def _known_md5(there: Any) -> bytes:
+    """Returns the file's MD5; b"" where nobody knows it, as of all that a job wrote."""
+    md5 = there.content_settings.content_md5
+    kept = (there.metadata or {}).get(_WRITTEN) == str(there.last_write_time)
+    return bytes(md5) if md5 and kept else b""
 
 
 def _size(path: Path) -> int:

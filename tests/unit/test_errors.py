@@ -138,6 +138,11 @@ def test_our_own_errors_stay() -> None:
     assert translate(error, what="anything") is error
 
 
+def test_a_read_that_broke_off_is_a_lost_connection() -> None:
+    inside = azure.IncompleteReadError("cut")
+    assert type(translate(azure.HttpResponseError("interrupted", response=Answer(206), error=inside))) is Unavailable
+
+
 def test_the_tree_at_the_head_is_the_tree() -> None:
     drawn = re.findall(r"^ {4}[│ ├└─]*([A-Z]\w+)(?: {2,}|$)", errors.__doc__ or "", re.MULTILINE)
     real = list(classes(errors))

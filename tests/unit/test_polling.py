@@ -103,6 +103,18 @@ def test_a_service_that_never_answered_or_stays_away_is_an_error() -> None:
     assert 30 <= clock.now - 1000 < 60
 
 
+def test_what_the_goal_raises_is_never_forgiven() -> None:
+    def done(state: str) -> bool:
+        if state == "b":
+            raise Unavailable("it will not come any more")
+        return False
+
+    clock = Clock()
+    with pytest.raises(Unavailable, match="not come"):
+        wait_until(script("a", "b"), done, timeout=60, clock=clock)
+    assert len(clock.pauses) == 1
+
+
 def test_ctrl_c_ends_the_wait() -> None:
     class Interrupted(Clock):
         def sleep(self, seconds: float) -> None:

@@ -1,0 +1,136 @@
+"""Starting, finding and losing the service of this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import batchhvd
+from batchhvd import NotAllowed, Unavailable
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[Path]:
+    """A root for a service that nobody started yet; what runs there is ended after the test."""
+    folder = tmp_path / "my röot"
+    yield folder
+    stop(folder)
+
+
+def stop(folder: Path) -> None:
+    if not (folder / "endpoint").exists():
+        return
+    pid = json.loads((folder / "service.json").read_text())["pid"]
+    os.kill(pid, signal.SIGTERM)
+    end = time.monotonic() + 20
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < end:
+        time.sleep(0.02)
+
+
+def test_starts_one_service_and_finds_it_again(root: Path) -> None:
+    first = batchhvd.local(root)
+    group = first.create_group("g")
+    second = batchhvd.local(root)
+    assert first == second and first.endpoint == second.endpoint
+    assert [found.name for found in second.groups()] == ["g"]
+    first.close()
+    assert group.exists()  # closing closes connections, not the session
+    with second:
+        second.group("g").delete()
+
+
+def test_two_programs_at_once_get_one_service(root: Path) -> None:
+    code = f"import batchhvd; print(batchhvd.local({str(root)!r}).endpoint)"
+    programs = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    said = {program.communicate(timeout=60)[0] for program in programs}
+    assert len(said) == 1
+    assert said.pop().strip() == (root / "endpoint").read_text().strip()
+
+
+def test_the_service_outlives_the_program(root: Path) -> None:
+    code = f"import batchhvd; batchhvd.local({str(root)!r}).create_group('kept')"
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)
+    assert batchhvd.local(root).group("kept").exists()
+
+
+def test_the_root_comes_from_the_environment(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BATCHHVD_ROOT", str(root))
+    session = batchhvd.local()
+    assert session.connection.root == str(root)
+    # Any endpoint of this machine is looked for there, so that its token is found.
+    assert batchhvd.connect(session.endpoint).groups() is not None
+    assert list(batchhvd.connect(session.endpoint).groups()) == []
+
+
+def test_a_token_is_needed(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BATCHHVD_TOKEN", "wrong")
+    with pytest.raises(NotAllowed, match=r"\(AuthenticationFailed\)\. Check the credential"):
+        list(batchhvd.connect(service.url).groups())
+    assert list(batchhvd.connect(service.url, service.token).groups()) is not None
+    monkeypatch.setenv("BATCHHVD_TOKEN", service.token)
+    assert list(batchhvd.connect(service.url).groups()) is not None
+    assert service.token not in repr(batchhvd.connect(service.url, service.token).connection.credential)
+
+
+def test_a_service_that_does_not_run_says_how_to_start_it(root: Path) -> None:
+    session = batchhvd.local(root)
+    cluster = session.group("g").workspace("w").cluster("c")
+    stop(root)
+    for ask in (
+        cluster.refresh,
+        lambda: list(session.groups()),
+        lambda: cluster.wait(timeout=60),
+        lambda: session.create_group("h"),
+        lambda: next(session.group("g").workspace("w").experiment("e").job("j").stream()),
+    ):
+        started = time.monotonic()
+        with pytest.raises(Unavailable) as caught:
+            ask()
+        assert time.monotonic() - started < 5
+        assert f"start it with batchhvd.local({str(root)!r})" in str(caught.value)
+    batchhvd.local(root)
+    assert list(session.groups()) == []  # the old handles go on
+
+
+def test_nothing_listens_at_an_endpoint() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    started = time.monotonic()
+    with pytest.raises(Unavailable, match=f"Nothing answers at http://127.0.0.1:{port}: start the service there"):
+        list(batchhvd.connect(f"http://127.0.0.1:{port}", "token").groups())
+    assert time.monotonic() - started < 5
+
+
+def test_an_endpoint_file_of_the_dead_is_not_believed(root: Path) -> None:
+    session = batchhvd.local(root)
+    pid = json.loads((root / "service.json").read_text())["pid"]
+    os.kill(pid, signal.SIGKILL)
+    assert (root / "endpoint").exists()
+    again = batchhvd.local(root)
+    assert list(again.groups()) == list(session.groups()) == []
+
+
+def test_a_service_that_cannot_start_says_why(root: Path) -> None:
+    with pytest.raises(Unavailable, match=r"(?s)ended with exit code \d+: .*no engine 'abacus'.*service\.log"):
+        batchhvd.local(root, engine="abacus")
+
+
+def test_a_proxy_of_the_environment_is_not_asked(service: Any, place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    session = batchhvd.local(service.root)
+    share = session.group(place.group.name).storage(place.share.parent.name).share(place.share.name)
+    assert share.exists() and list(share.list()) != []
+    job = place.run("echo hi").wait(timeout=20)
+    same = session.group(place.group.name).workspace("work").experiment("tries").job(job.name)
+    assert "".join(same.stream()) == "hi\n"
