@@ -1,0 +1,46 @@
+"""The tutorial as a user types it, with a script that costs nothing; the training itself is an end-to-end test."""
+
+from __future__ import annotations
+
+import io
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BLOCK = Path(__file__).parents[2] / "data" / "tutorial_block.py"
+DESIGN = Path(__file__).parents[3].parent / "shared" / "design.md"
+
+SCRIPT = """
+import os, pathlib, sys
+rank, size = os.environ["HOROVOD_RANK"], os.environ["HOROVOD_SIZE"]
+print(f"rank {rank} of {size}", flush=True)
+folder = pathlib.Path(sys.argv[1].removeprefix("--dir=")) / "saved_models"
+if rank == "0":
+    folder.mkdir(exist_ok=True)
+    (folder / "keras_cifar10_trained_model.h5").write_bytes(b"weights")
+"""
+
+
+def test_the_block_is_the_one_of_the_design() -> None:
+    if not DESIGN.exists():
+        pytest.skip("the design document is not here")
+    assert f"```python\n{BLOCK.read_text()}```" in DESIGN.read_text()
+
+
+def test_the_block_runs_as_it_stands(service: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "wörk here"
+    folder.mkdir()
+    (folder / "cifar_cnn_distributed.py").write_text(SCRIPT)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("BATCHHVD_ROOT", str(service.root))
+    shown = io.StringIO()
+    names: dict[str, Any] = {}
+    with redirect_stdout(shown):
+        exec(compile(BLOCK.read_text(), str(BLOCK), "exec"), names)
+    text = shown.getvalue()
+    for rank in range(4):
+        assert f"rank {rank} of 4\n" in text
+    assert (folder / "keras_cifar10_trained_model.h5").read_bytes() == b"weights"
+    assert names["job"].exit_code == 0 and not names["group"].exists()
