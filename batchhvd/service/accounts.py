@@ -148,7 +148,7 @@ def get_account(here: Here, ask: Ask) -> Answer:
 def list_accounts(here: Here, ask: Ask) -> Answer:
     """Lists the accounts of a group, or all."""
     parent = group(here, ask.names["group"]).id if "group" in ask.names else None
-    return paging.records(ask, here.store.list("storageAccounts", parent), lambda record: shown(record, ask))
+    return paging.records(ask, here.fetch("storageAccounts", parent), lambda record: shown(record, ask))
 
 
 def delete_account(here: Here, ask: Ask) -> Answer:

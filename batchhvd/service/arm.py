@@ -144,7 +144,7 @@ def head_group(here: Here, ask: Ask) -> Answer:
 
 def list_groups(here: Here, ask: Ask) -> Answer:
     """Lists the groups."""
-    return paging.records(ask, here.store.list("groups"))
+    return paging.records(ask, here.fetch("groups"))
 
 
 def delete_group(here: Here, ask: Ask) -> Answer:
@@ -161,8 +161,14 @@ def list_resources(here: Here, ask: Ask) -> Answer:
         r for parent in parents for type in ("workspaces", "storageAccounts") for r in here.store.list(type, parent.id)
     ]
     shown = ("id", "name", "type", "location", "tags")
-    found.sort(key=lambda record: record.number)
-    return paging.records(ask, found, lambda r: {key: r.document[key] for key in shown if key in r.document})
+    found.sort(key=_by_number)
+    return paging.page(
+        ask, found, _by_number, lambda r: {name: r.document[name] for name in shown if name in r.document}
+    )
+
+
+def _by_number(record: Record) -> str:
+    return f"{record.number:020d}"
 
 
 def list_subscriptions(here: Here, ask: Ask) -> Answer:

@@ -175,12 +175,12 @@ def get(type: str, here: Here, ask: Ask) -> Answer:
 
 def list_children(type: str, here: Here, ask: Ask) -> Answer:
     """Lists the resources of a type in their parent."""
-    return paging.records(ask, here.store.list(type, parent_of(here, ask, type).id))
+    return paging.records(ask, here.fetch(type, parent_of(here, ask, type).id))
 
 
 def list_workspaces(here: Here, ask: Ask) -> Answer:
     """Lists the workspaces of all groups."""
-    return paging.records(ask, here.store.list("workspaces"))
+    return paging.records(ask, here.fetch("workspaces"))
 
 
 def delete(type: str, here: Here, ask: Ask) -> Answer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from attrs import field, frozen
 
 from batchhvd.errors import Refused
-from batchhvd.service.store import Store
+from batchhvd.service.store import Record, Store
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
 TENANT = "00000000-0000-0000-0000-00000000000a"
@@ -46,6 +46,10 @@ class Here:
     root: Path
     files: FileService
     now: Callable[[], float]
+
+    def fetch(self, type: str, parent: str | None = None) -> Callable[[int, int], Sequence[Record]]:
+        """Returns what reads one page of a type's resources from the store, for ``paging.records``."""
+        return lambda after, most: self.store.list(type, parent, after=after, most=most)
 
     def time(self) -> str:
         """Returns the present time as the documents show it."""

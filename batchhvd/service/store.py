@@ -70,12 +70,19 @@ class Store:
         row = self._connection().execute(f"{_SELECT} WHERE key = ?", (id.lower(),)).fetchone()
         return _record(row) if row else None
 
-    def list(self, type: str, parent: str | None = None) -> _list[Record]:
-        """Returns the resources of a type in the order they were made; of one parent where it is given."""
-        where, values = (
-            ("WHERE type = ?", [type]) if parent is None else ("WHERE type = ? AND parent = ?", [type, parent.lower()])
-        )
-        rows = self._connection().execute(f"{_SELECT} {where} ORDER BY number", values)
+    def list(self, type: str, parent: str | None = None, *, after: int = 0, most: int = -1) -> _list[Record]:
+        """Returns the resources of a type in the order they were made.
+
+        Args:
+            type: the type.
+            parent: the id of their parent, None for all.
+            after: leaves out those with numbers up to this one.
+            most: how many at most, -1 for all.
+        """
+        where, values = "type = ? AND number > ?", [type, after]
+        if parent is not None:
+            where, values = f"{where} AND parent = ?", [*values, parent.lower()]
+        rows = self._connection().execute(f"{_SELECT} WHERE {where} ORDER BY number LIMIT ?", (*values, most))
         return [_record(row) for row in rows]
 
     def under(self, id: str) -> _list[Record]:

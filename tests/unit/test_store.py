@@ -28,6 +28,8 @@ def test_lists_come_in_the_order_of_creation_also_after_a_change(store: Store) -
     store.put("/p/c", "t", "/p", {"name": "c2"})
     assert [record.document["name"] for record in store.list("t", "/p")] == ["c2", "a", "b"]
     assert store.list("t", "/q") == [] and len(store.list("t")) == 3
+    [first, *_] = store.list("t")
+    assert [record.document["name"] for record in store.list("t", "/p", after=first.number, most=1)] == ["a"]
 
 
 def test_a_name_made_again_has_another_number(store: Store) -> None:

@@ -211,6 +211,12 @@ def test_where_the_endpoints_are(service: Any) -> None:
     assert answer.json()["authentication"]["loginEndpoint"] == f"{service.url}/adfs"
 
 
+@pytest.mark.parametrize("query", ["maxresults=", "maxresults=x", "maxresults=9999", "$skiptoken=eA==", "$skiptoken=!"])
+def test_pages_that_cannot_be(service: Any, group: str, query: str) -> None:
+    answer = service.call("GET", f"/subscriptions/{SUBSCRIPTION}/resourcegroups?{query}")
+    assert (answer.status_code, answer.json()["error"]["target"]) == (400, query.partition("=")[0])
+
+
 def test_versions(service: Any, group: str) -> None:
     workspaces = f"{group}/providers/Microsoft.BatchAI/workspaces"
     answer = service.call("GET", f"{workspaces}?api-version=2018-03-01")
