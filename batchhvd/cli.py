@@ -6,6 +6,7 @@ Exit codes: 0 done; 1 refused or failed; 2 wrong arguments or a wrong file; 3 no
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -76,8 +77,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Runs a command line and returns its exit code."""
+    # What the Azure packages log on their way to an error is in the error, or of no use to people.
+    logging.getLogger("azure").addHandler(logging.NullHandler())
     try:
-        main_group.main(arguments, prog_name="batchhvd", standalone_mode=False)
+        code = main_group.main(arguments, prog_name="batchhvd", standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
         error.show()
@@ -92,7 +95,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         # Whoever read this has gone; the interpreter would say so again when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
-    return 0
+    return code if isinstance(code, int) else 0
 
 
 def code_of(error: BatchHvdError) -> int:

@@ -135,7 +135,7 @@ def _end(found: Job) -> None:
         found.wait("succeeded", timeout=60)
     except JobFailed as error:
         click.secho(str(error), fg="red", err=True)
-        sys.exit(error.exit_code or 1)
+        raise click.exceptions.Exit(error.exit_code or 1) from error
 
 
 @job.command("wait")
@@ -154,7 +154,7 @@ def wait(settings: Settings, name: str, until: str, timeout: float | None, **whe
         return found.wait(until, timeout=timeout, report=settings.report())
     except JobFailed as error:
         click.secho(str(error), fg="red", err=True)
-        sys.exit(error.exit_code or 1)
+        raise click.exceptions.Exit(error.exit_code or 1) from error
 
 
 @job.command("metrics")

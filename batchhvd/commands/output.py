@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 FORMATS = ("table", "json")
 
 
-def shown(command: Callable[..., Any]) -> Callable[..., None]:
-    """Gives a command ``--output`` and ``--query``, and prints what it returns: resources, mappings, lists of them."""
+def formatted(command: Callable[..., Any]) -> Callable[..., None]:
+    """Gives a command ``--output`` and ``--query``, as ``output`` and ``expression``."""
 
     @click.option(
         "-o",
@@ -31,8 +31,19 @@ def shown(command: Callable[..., Any]) -> Callable[..., None]:
         "--query", metavar="JMESPATH", help="what of the JSON to print, such as nodeStateCounts.idleNodeCount"
     )
     @wraps(command)
-    def run(*args: Any, output: str | None, query: str | None, **options: Any) -> None:
-        expression = compiled(query) if query else None
+    def run(*args: Any, query: str | None, **options: Any) -> None:
+        # The query first: a mistake in it is said before anything is done.
+        command(*args, expression=compiled(query) if query else None, **options)
+
+    return run
+
+
+def shown(command: Callable[..., Any]) -> Callable[..., None]:
+    """Gives a command both options, and prints what it returns: resources, mappings, lists of them."""
+
+    @formatted
+    @wraps(command)
+    def run(*args: Any, output: str | None, expression: Any, **options: Any) -> None:
         found = command(*args, **options)
         if found is not None:
             display(found, output, expression)

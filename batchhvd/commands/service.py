@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import click
@@ -37,7 +38,7 @@ def serve(settings: Settings, engine: str, port: int, idle: float, tls: bool, de
         return
     options = ["--engine", engine, "--port", str(port), "--idle", str(idle), *(["--tls"] if tls else [])]
     command = [sys.executable, "-m", "batchhvd.service", "--root", root, *options]
-    process = subprocess.Popen(command, start_new_session=detach)
+    process = _begin(command, root, detach)
     try:
         _announce(process, root)
         code = 0 if detach else process.wait()
@@ -46,7 +47,16 @@ def serve(settings: Settings, engine: str, port: int, idle: float, tls: bool, de
         process.wait(20)
         raise
     if code:
-        sys.exit(code)
+        raise click.exceptions.Exit(code)
+
+
+def _begin(command: list[str], root: str, detach: bool) -> subprocess.Popen[bytes]:
+    """Starts the service; a detached one keeps nothing of this terminal."""
+    if not detach:
+        return subprocess.Popen(command)
+    Path(root).mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (Path(root) / "start.log").open("wb") as log:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
 
 def _announce(process: subprocess.Popen[bytes], root: str) -> None:
@@ -61,15 +71,13 @@ def _announce(process: subprocess.Popen[bytes], root: str) -> None:
             click.echo(f"{found.endpoint}  engine {found.engine}, root {root}", err=True)
             return
         if process.poll() is not None:
-            sys.exit(process.returncode)
+            raise click.exceptions.Exit(process.returncode)
         time.sleep(0.05)
     process.terminate()
     raise Unavailable(f"the service in {root} did not answer within {_START:.0f} s. See {root}/service.log")
 
 
 def _root(settings: Settings) -> str:
-    from pathlib import Path
-
     from batchhvd.session import default_root
 
     return str(Path(settings.root).expanduser().absolute() if settings.root else default_root())
@@ -89,7 +97,7 @@ def status(settings: Settings) -> Any:
     found = localservice.running(root)
     if found is None:
         click.echo(f"no service runs in {root}; start it with `batchhvd serve`", err=True)
-        sys.exit(NOT_RUNNING)
+        raise click.exceptions.Exit(NOT_RUNNING)
     click.echo(
         f"{found.endpoint}  engine {found.engine}, process {found.pid}, since {found.started}, root {root}", err=True
     )

@@ -9,16 +9,13 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from batchhvd.commands.context import Settings, pass_settings, scope
 from batchhvd.commands.job import described
-from batchhvd.commands.output import shown
-
-if TYPE_CHECKING:
-    from batchhvd.doctor import Finding
+from batchhvd.commands.output import display, formatted, shown
 
 
 @click.command()
@@ -42,7 +39,8 @@ def tutorial(settings: Settings, root: Path | None, script: Path | None, model: 
     given = {name: value for name, value in {**options, **chosen}.items() if value is not None}
     signal.signal(signal.SIGTERM, _interrupt)
     place = root or Path(settings.root or "run/tutorial")
-    sys.exit(flow.run(flow.Options(root=place, **given), settings.console(), live=settings.progress))
+    code = flow.run(flow.Options(root=place, **given), settings.console(), live=settings.progress)
+    raise click.exceptions.Exit(code)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
@@ -92,13 +90,13 @@ def export(settings: Settings, file: str, engine: str, account: str | None) -> N
     command = [sys.executable, "-m", "batchhvd.service.export", "--engine", engine, "--name", Path(file).stem]
     done = subprocess.run(command, input=json.dumps(spec.document()), text=True)
     if done.returncode:
-        sys.exit(done.returncode)
+        raise click.exceptions.Exit(done.returncode)
 
 
 @click.command()
-@shown
+@formatted
 @pass_settings
-def doctor(settings: Settings) -> list[Finding]:
+def doctor(settings: Settings, output: str | None, expression: Any) -> None:
     """Says what is missing here, and how to mend it.
 
     Ends with exit code 1 where something is missing that the tutorial needs.
@@ -108,16 +106,9 @@ def doctor(settings: Settings) -> list[Finding]:
     console = settings.console(stderr=True)
     with console.status("examining …") if settings.progress and console.is_terminal else nullcontext():
         findings = examination.examine()
-    click.get_current_context().call_on_close(lambda: _judge(findings))
-    return findings
-
-
-def _judge(findings: list[Finding]) -> None:
-    """Ends with 1, after all was shown, where something is missing."""
-    from batchhvd import doctor as examination
-
+    display(findings, output, expression)
     if not examination.healthy(findings):
-        sys.exit(1)
+        raise click.exceptions.Exit(1)
 
 
 @click.command()
