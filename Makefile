@@ -19,7 +19,7 @@ ARGS ?=
 
 PY := $(VENV)/bin/python
 SAY = @printf '\033[1m== %s\033[0m\n'
-PIP := $(PY) -m pip install --quiet --disable-pip-version-check --no-warn-script-location
+PIP := PYTHONWARNINGS=ignore $(PY) -m pip install --quiet --disable-pip-version-check --no-warn-script-location
 
 .PHONY: help tutorial test lint unit docs notebooks bench clean
 .DEFAULT_GOAL := help
