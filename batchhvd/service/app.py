@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
+from attrs import evolve
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
@@ -21,7 +22,7 @@ from batchhvd.errors import NotAllowed, NotFound, Refused, ServiceError
 from batchhvd.service import accounts, arm, batchai, clusters, fileservers, jobs, outputs, paging, tokens
 from batchhvd.service.description import VERSION, Description, Operation
 from batchhvd.service.exchange import SUBSCRIPTION, Answer, Ask, FileService, Handler, Here, read_json
-from batchhvd.service.routes import Match, Routes, segments
+from batchhvd.service.routes import Match, Routes
 from batchhvd.service.store import Store
 
 log = logging.getLogger("batchhvd.service")
@@ -115,9 +116,11 @@ class App:
         self._here, self._bearer, self._description = here, bearer, description
         self._wake, self._touch = wake, touch
         self._handlers = handlers(description)
-        self._arm: Routes[Handler] = Routes()
+        self._routes: Routes[Operation | Handler] = Routes()
+        for operation in description.operations:
+            self._routes.add(operation.method, operation.template, operation)
         for route in (*arm.ROUTES, *accounts.ROUTES):
-            self._arm.add(*route)
+            self._routes.add(*route)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answers one request."""
@@ -209,40 +212,33 @@ class App:
 
     def _prepare(self, method: str, path: str, query: dict[str, str], body: bytes, base: str) -> Callable[[], Answer]:
         """Returns the checked request as something to call."""
-        parts = [part.lower() for part in segments(path)]
-        if "microsoft.batchai" in parts and not {"operations", "operationresults"} & set(parts[4:]):
-            return self._prepare_batchai(method, path, query, body, base)
-        match = self._arm.match(method, path)
-        _check_subscription(match.names.get("subscription"))
+        match = self._match(method, path, query)
+        _check_subscription(match.names.get("subscriptionId") or match.names.get("subscription"))
         if "api-version" not in query:
-            raise _version_missing()
+            raise Refused("The query has no api-version.", status=400, code="MissingApiVersionParameter")
         ask = Ask(method, path, match.names, query, read_json(body), base)
+        if isinstance(match.target, Operation):
+            return partial(self._handlers[match.target.id], self._here, self._checked(match.target, ask))
         return partial(match.target, self._here, ask)
 
-    def _prepare_batchai(
-        self, method: str, path: str, query: dict[str, str], body: bytes, base: str
-    ) -> Callable[[], Answer]:
-        match = self._match(method, path, query)
-        operation = match.target
-        _check_subscription(match.names.get("subscriptionId"))
-        _check_version(query)
-        self._description.check_names(operation, match.names)
-        query = self._description.read_query(operation, query)
-        value, unknown = self._description.read_body(operation, read_json(body))
+    def _checked(self, operation: Operation, ask: Ask) -> Ask:
+        """Returns a request to Batch AI as the description has it."""
+        _check_version(ask.query["api-version"])
+        self._description.check_names(operation, ask.names)
+        query = self._description.read_query(operation, ask.query)
+        value, unknown = self._description.read_body(operation, ask.body)
         warnings = tuple(f"{at} is no field of API version {VERSION} and has no effect." for at in unknown)
-        return partial(
-            self._handlers[operation.id], self._here, Ask(method, path, match.names, query, value, base, warnings)
-        )
+        return evolve(ask, query=query, body=value, warnings=warnings)
 
-    def _match(self, method: str, path: str, query: Mapping[str, str]) -> Match[Operation]:
+    def _match(self, method: str, path: str, query: Mapping[str, str]) -> Match[Operation | Handler]:
         if method == "GET" and paging.TOKEN in query:
             # Clients follow nextLink with GET, also where the first page was asked for with POST.
             for tried in ("GET", "POST"):
                 try:
-                    return self._description.match(tried, path)
+                    return self._routes.match(tried, path)
                 except Refused:
                     continue
-        return self._description.match(method, path)
+        return self._routes.match(method, path)
 
 
 def _for_files(host: str, scope: Mapping[str, Any]) -> bool:
@@ -289,19 +285,13 @@ def _check_subscription(subscription: str | None) -> None:
         )
 
 
-def _check_version(query: Mapping[str, str]) -> None:
-    if "api-version" not in query:
-        raise _version_missing()
-    if query["api-version"] != VERSION:
+def _check_version(version: str) -> None:
+    if version != VERSION:
         raise Refused(
-            f"The api-version '{query['api-version']}' is not supported for Microsoft.BatchAI; {VERSION} is.",
+            f"The api-version '{version}' is not supported for Microsoft.BatchAI; {VERSION} is.",
             status=400,
             code="InvalidApiVersionParameter",
         )
-
-
-def _version_missing() -> Refused:
-    return Refused("The query has no api-version.", status=400, code="MissingApiVersionParameter")
 
 
 def _endpoints(base: str) -> dict[str, Any]:

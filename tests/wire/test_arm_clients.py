@@ -78,6 +78,16 @@ def test_a_groups_name(service: Any, wrong: str) -> None:
     assert service.call("PUT", path, {"location": "eastus"}).status_code == 400
 
 
+def test_names_that_are_words_of_the_paths(service: Any) -> None:
+    group = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/Microsoft.BatchAI"
+    paths = [group, f"{group}/providers/Microsoft.BatchAI/workspaces/operations"]
+    paths += [f"{paths[1]}/experiments/operationresults", f"{group}/providers/Microsoft.BatchAI/workspaces/providers"]
+    for path in paths:
+        assert service.call("PUT", path, {"location": "eastus"}).status_code in (200, 201)
+        assert service.call("GET", path).json()["id"] == path
+    service.finish(service.call("DELETE", group))
+
+
 def test_an_accounts_life(storage: Any, service: Any, group: str) -> None:
     accounts, place = storage.storage_accounts, name(group)
     question = {"name": "lifeaccount", "type": "Microsoft.Storage/storageAccounts"}
