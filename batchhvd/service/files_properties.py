@@ -40,8 +40,8 @@ def etag(about: os.stat_result) -> str:
 def stamp(fd: int, changed: int | None = None) -> None:
     """Sets a file's time of last write in nanoseconds since 1970, to now by default, and so its ETag.
 
-    The system's own clock for this ticks a few hundred times a second; two writes within one tick would leave one ETag
-    for two contents.
+    Before Linux 6.13 the system's own clock for this ticks a few hundred times a second; two writes within one tick
+    would leave one ETag for two contents.
     """
     about = os.fstat(fd)
     with suppress(PermissionError):  # a file that we may write but do not own: the system's tick must do

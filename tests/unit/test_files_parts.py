@@ -156,6 +156,16 @@ def test_an_errors_message_is_escaped():
     assert ElementTree.fromstring(xml.error_document("Code", "<&>")).find("Message").text == "<&>"
 
 
+def test_writes_within_one_tick_of_the_systems_clock_have_etags_of_their_own(tmp_path):
+    tags = []
+    with (tmp_path / "f").open("wb") as file:
+        for _ in range(200):
+            os.pwrite(file.fileno(), b"same size", 0)
+            properties.stamp(file.fileno())
+            tags.append(properties.etag(os.fstat(file.fileno())))
+    assert len(set(tags)) == 200
+
+
 @pytest.mark.parametrize(
     "text",
     ["2019-02-12T19:33:20Z", "2019-02-12T19:33:20.1234567Z", "2019-02-12T19:33:20+00:00", "now", "Preserve", ""],

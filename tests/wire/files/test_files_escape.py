@@ -6,6 +6,7 @@ import os
 import socket
 import stat
 import threading
+import time
 from pathlib import Path
 from urllib.parse import quote
 
@@ -14,6 +15,8 @@ from azure.core.exceptions import HttpResponseError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from batchhvd.errors import ServiceError
+from batchhvd.service import files_tree as tree
 from batchhvd.service.files_sas import account_text
 from batchhvd.service.files_sharedkey import sign
 
@@ -189,10 +192,12 @@ def test_an_absolute_path_is_one_inside_the_share(service, share, folder):
     assert (folder / "etc").is_dir()
 
 
-def test_a_directory_that_turns_into_a_link_while_it_is_used_leads_nowhere(service, share, folder, outside):
-    (folder / "real").mkdir()
-    (folder / "real" / "secret").write_bytes(b"harmless")
-    (folder / "link").symlink_to(outside)
+@pytest.mark.parametrize("path", ["door/secret", "door"])
+def test_what_turns_into_a_link_while_it_is_used_leads_nowhere(share, folder, outside, path):
+    harmless = folder / "real" if path == "door" else folder / "real" / "secret"
+    harmless.parent.mkdir(exist_ok=True)
+    harmless.write_bytes(b"harmless")
+    (folder / "link").symlink_to(outside / "secret" if path == "door" else outside)
     stop = threading.Event()
 
     def swap() -> None:
@@ -202,17 +207,27 @@ def test_a_directory_that_turns_into_a_link_while_it_is_used_leads_nowhere(servi
 
     thread = threading.Thread(target=swap)
     thread.start()
-    file, seen = share.get_file_client("door/secret"), set()
+    seen: set[bytes] = set()
+    looks, deadline = 0, time.monotonic() + 20
     try:
-        for _ in range(150):
+        while (looks < 500 or len(seen) < 2) and time.monotonic() < deadline:
+            looks += 1
             try:
-                seen.add(file.download_file().readall())
-            except HttpResponseError as error:
-                assert error.status_code in (404, 409)
+                with tree.file(folder, path.split("/")) as (fd, _):
+                    seen.add(os.read(fd, 100))
+            except (ServiceError, OSError):
+                seen.add(b"")
     finally:
         stop.set()
         thread.join()
-    assert seen <= {b"harmless"}
+    assert seen == {b"harmless", b""}
+
+
+def test_a_link_that_comes_between_the_look_and_the_opening_is_not_followed(folder, outside, monkeypatch):
+    (folder / "f").symlink_to(outside / "secret")
+    monkeypatch.setattr(tree._Walk, "_is_link", lambda self, name: False)
+    with pytest.raises(OSError, match="symbolic links"), tree.file(folder, ["f"]):
+        pass
 
 
 _NAMES = st.one_of(
