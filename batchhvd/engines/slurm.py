@@ -5,8 +5,8 @@ run that Slurm has started again out of the way, and it places one node runner o
 is the runner's business.
 
 A handle is the job's number and the task's folder, ``"1234 /shared/tasks/…"``. Whether a job goes on or is over is
-Slurm's word, as long as Slurm knows the job; how it ended is what the runners have written into the folder. While the
-controller does not answer, a job is what its records say, and never lost.
+Slurm's word, until the records of all nodes say that they have ended by themselves; how it ended is what those records
+say. While the controller does not answer, a job is what its records say, and never lost.
 
 Source: the manual pages of sbatch, srun, squeue, sacct, scancel and sinfo of Slurm 22.05.
 """
@@ -29,7 +29,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from batchhvd.engines import node, records
-from batchhvd.engines.base import ENDED, Status, Task
+from batchhvd.engines.base import Status, Task
 from batchhvd.errors import EngineError, EngineMissing
 
 # Options of sbatch that a task or the whole engine may set; the others are this engine's own.
@@ -95,19 +95,46 @@ class Job:
 
 
 @frozen
-class Handle:
-    """A run: the number of its job, and its folder."""
+class Run:
+    """A run as its records show it.
+
+    Attributes:
+        job: the number of its job.
+        folder: its folder.
+        told: how it stands by the records of its nodes.
+        missing: the indices of the nodes whose record does not say that they have ended.
+    """
 
     job: str
     folder: Path
+    told: Status
+    missing: tuple[int, ...] = ()
 
     @classmethod
-    def parse(cls, text: str) -> Handle:
-        job, _, folder = text.partition(" ")
-        return cls(job, Path(folder))
+    def read(cls, handle: str) -> Run:
+        """Returns the run of a handle, a lost one where its folder knows nothing of it."""
+        job, _, place = handle.partition(" ")
+        folder = Path(place)
+        names = (records.read(folder / "slurm.json") or {}).get("nodes", ())
+        if not names:
+            error = f"there is no run of Slurm's job {job} in {folder}"
+            return cls(job, folder, Status(state="lost", reason="engine", error=error))
+        found = records.nodes(folder, len(names))
+        told = records.status(records.stop(folder), found, attempt=1 + len(list(folder.glob("attempt-*"))))
+        missing = [index for index, one in enumerate(found) if one is None or one["state"] != "ended"]
+        return cls(job, folder, told, tuple(missing))
 
-    def __str__(self) -> str:
-        return f"{self.job} {self.folder}"
+    @property
+    def final(self) -> bool:
+        """Whether the records say how it ended; nodes that were told to end may be about to start again."""
+        return not self.missing and self.told.reason != "node"
+
+    @property
+    def moving(self) -> Status:
+        """How it stands, if it is not over."""
+        told = self.told
+        state = "preparing" if told.state == "preparing" or told.started is None else "running"
+        return Status(state=state, started=told.started, attempt=told.attempt)
 
 
 class Slurm:
@@ -120,7 +147,8 @@ class Slurm:
         bin: the folder of Slurm's commands, "" to find them by PATH.
         python: the interpreter that runs the node runner on the nodes.
         mpi: what starts the ranks of an MPI task: ``"mpirun"``, or a kind that ``srun --mpi`` has, such as ``"pmix"``.
-        pause: an answer of squeue is used again for so many seconds.
+        pause: an answer of squeue is used again for so many seconds, one of sinfo ten times as long; as long is a
+            controller that does not answer left alone.
         options: options of sbatch for every task, such as ``partition="gpu"``; ``_`` stands for ``-``.
 
     Raises:
@@ -141,6 +169,7 @@ class Slurm:
         self._options = _checked({name.replace("_", "-"): value for name, value in options.items()})
         self._seen: dict[str, tuple[float, Job | None]] = {}
         self._cancelled: dict[str, float] = {}
+        self._silent = -math.inf  # when the controller last gave no answer
         self._nodes: tuple[float, dict[str, tuple[bool, str]] | None] = (-math.inf, None)
         for name in ("sbatch", "squeue"):
             self._find(name)
@@ -182,14 +211,14 @@ class Slurm:
             known = {"job": self._sbatch(text), "nodes": list(task.nodes)}
         node.write_json(folder / "slurm.json", {**known, "nodes": list(task.nodes)})
         self._seen.pop(known["job"], None)
-        return str(Handle(known["job"], folder))
+        return f"{known['job']} {folder}"
 
     def status(self, handles: Sequence[str]) -> Mapping[str, Status]:
-        """Returns how each run stands, with one question to Slurm for all of them."""
-        parsed = {text: Handle.parse(text) for text in handles}
-        jobs = self._jobs([handle.job for handle in parsed.values()])
-        away, known = jobs is None, jobs or {}
-        return {text: _status(handle, known.get(handle.job), away) for text, handle in parsed.items()}
+        """Returns how each run stands, with one question to Slurm for all whose records do not say how they ended."""
+        runs = {handle: Run.read(handle) for handle in handles}
+        asked = [run.job for run in runs.values() if not run.final]
+        jobs = self._jobs(asked) if asked else {}
+        return {handle: run.told if run.final else _status(run, jobs) for handle, run in runs.items()}
 
     def cancel(self, handle: str) -> None:
         """Tells the runners to end, and Slurm to end the job; Slurm uses force after its KillWait.
@@ -197,8 +226,8 @@ class Slurm:
         While the controller does not answer, the runners' part alone is done: a job that still waits then ends as soon
         as it starts.
         """
-        run, now = Handle.parse(handle), time.monotonic()
-        if not (run.folder / "slurm.json").exists():
+        run, now = Run.read(handle), time.monotonic()
+        if run.final:
             return
         records.declare(run.folder, "cancelled", error="the job was terminated")
         if now - self._cancelled.get(handle, -_AGAIN) >= _AGAIN:
@@ -261,9 +290,12 @@ class Slurm:
         return {number: job for number, job in known.items() if job is not None}
 
     def _squeue(self, which: str) -> dict[str, Job] | None:
+        if time.monotonic() - self._silent < 10 * self._pause:
+            return None
         fields = ",".join(f"{name}:|" for name in _FIELDS)
         answer = self._run("squeue", "--noheader", "--states=all", which, f"--Format={fields}")
         if answer.returncode and _AWAY.search(answer.stderr):
+            self._silent = time.monotonic()
             return None
         return dict(_job_of(line) for line in answer.stdout.splitlines())  # no line for a job that is not known
 
@@ -365,8 +397,11 @@ def _launcher(task: Task, mpi: str) -> list[str]:
 
 
 _AGAIN_SCRIPT = """\
-# A run that Slurm starts again puts the records of the one before aside; a cancellation stays.
+# Slurm has started this again. What had ended by itself stays so; else the records of the run before are put aside.
 if [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]; then
+    if ! grep -qs '"reason": "node"' "$folder/stop.json"; then
+        [ "$(grep -ls '"state": "ended"' "$folder"/node-*.json | wc -l)" = "$SLURM_JOB_NUM_NODES" ] && exit
+    fi
     before="$folder/attempt-$SLURM_RESTART_COUNT"
     mkdir -p "$before"
     grep -qs '"reason": "cancelled"' "$folder/stop.json" || mv -f "$folder/stop.json" "$before" 2>/dev/null
@@ -423,30 +458,24 @@ def _node_of(state: str, why: str) -> tuple[bool, str]:
 # ---- judging ---------------------------------------------------------------------------------------------------------
 
 
-def _status(handle: Handle, job: Job | None, away: bool) -> Status:
-    """Returns how a run stands, from Slurm's word and the runners' records."""
-    names: list[str] = (records.read(handle.folder / "slurm.json") or {}).get("nodes", [])
-    if not names:
-        return Status(
-            state="lost", reason="engine", error=f"there is no run of Slurm's job {handle.job} in {handle.folder}"
-        )
-    found = records.nodes(handle.folder, len(names))
-    restarts = job.restarts if job else None
-    attempt = 1 + (len(list(handle.folder.glob("attempt-*"))) if restarts is None else restarts)
-    told = records.status(records.stop(handle.folder), found, attempt=attempt)
+def _status(run: Run, jobs: Mapping[str, Job] | None) -> Status:
+    """Returns how a run stands whose records do not say that it has ended.
+
+    Args:
+        run: the run.
+        jobs: what Slurm says of the jobs that it knows, None while its controller does not answer.
+    """
+    if jobs is None:
+        waits = run.told.state == "queued"
+        return evolve(run.told if waits else run.moving, reason="Slurm's controller does not answer")
+    job = jobs.get(run.job)
     if job is None:
-        return _unknown(handle, told, away)
-    if job.state in _OVER:
-        return _over(handle, job, told, [record is None or record["state"] != "ended" for record in found])
+        return _forgotten(run)
+    if job.restarts is not None:
+        run = evolve(run, told=evolve(run.told, attempt=1 + job.restarts))
     if job.state in _WAITING:
-        return Status(state="queued", reason=_reason(job.reason), attempt=attempt)
-    return _going_on(told)
-
-
-def _going_on(told: Status) -> Status:
-    """Returns the status of a run that is not over, whatever its records say."""
-    state = told.state if told.state == "preparing" else "running" if told.started else "preparing"
-    return Status(state=state, started=told.started, attempt=told.attempt)
+        return Status(state="queued", reason=_reason(job.reason), attempt=run.told.attempt)
+    return _over(run, job) if job.state in _OVER else run.moving
 
 
 def _reason(word: str) -> str:
@@ -454,40 +483,34 @@ def _reason(word: str) -> str:
     return f"it waits in Slurm's queue ({word}{': ' + text if text else ''})"
 
 
-def _unknown(handle: Handle, told: Status, away: bool) -> Status:
-    """Judges a run of which Slurm says nothing, by its records alone."""
-    if told.state in ENDED and not (away and told.reason == "node"):  # such a run may be about to start again
-        return told
-    if away:
-        return evolve(told if told.state == "queued" else _going_on(told), reason="Slurm's controller does not answer")
-    error = f"Slurm does not know its job {handle.job} any more, and not all nodes have said how they ended"
-    return evolve(_going_on(told), state="lost", reason="node", error=error)
+def _forgotten(run: Run) -> Status:
+    if not run.missing:
+        return run.told
+    error = f"Slurm does not know its job {run.job} any more, and not all nodes have said how they ended"
+    return evolve(run.moving, state="lost", reason="node", error=error)
 
 
-def _over(handle: Handle, job: Job, told: Status, missing: Sequence[bool]) -> Status:
-    """Judges a run that is over for Slurm: by its records, where they say more than that the nodes were told to end."""
-    if not any(missing) and told.reason != "node":
-        return told
-    if any(missing) and job.state in ("COMPLETED", "FAILED") and time.time() - (job.ended or 0) < _SETTLE:
-        return _going_on(told)
-    end = evolve(_going_on(told), ended=told.ended or job.ended, exit_code=job.exit_code, node=told.node)
-    if job.state == "COMPLETED":
-        return evolve(end, state="succeeded", exit_code=0, node="")
-    if job.state == "FAILED":
-        return _failed(handle, end, missing) if any(missing) else told
+def _over(run: Run, job: Job) -> Status:
+    """Judges a run that is over for Slurm, though its records say no more than that its nodes were told to end."""
+    if run.missing and job.state in ("COMPLETED", "FAILED") and time.time() - (job.ended or 0) < _SETTLE:
+        return run.moving
+    end = evolve(run.moving, ended=run.told.ended or job.ended, exit_code=job.exit_code)
+    if job.state in ("COMPLETED", "FAILED"):
+        return _unsaid(run, end) if run.missing else run.told
     state, reason, error = _ENDS[job.state]
-    return evolve(end, state=state, reason=reason, error=error, exit_code=job.exit_code or None)
+    return evolve(end, state=state, reason=reason, error=error, node=run.told.node, exit_code=job.exit_code or None)
 
 
-def _failed(handle: Handle, end: Status, missing: Sequence[bool]) -> Status:
-    """Judges a job whose batch script failed before all nodes could say how they ended."""
+def _unsaid(run: Run, end: Status) -> Status:
+    """Judges a job whose batch script has ended, well or not, though not all nodes have said how they ended."""
     if end.started is None:
-        told = "Slurm could not start the nodes' runners"
-        return evolve(end, state="failed", reason="engine", error=told, tail=_tail(handle.folder / "slurm.out"))
-    for index in (index for index, gone in enumerate(missing) if gone):
-        node.complete(handle.folder, index, end.exit_code or 1)
-    found = records.nodes(handle.folder, len(missing))
-    return records.status(records.stop(handle.folder), found, attempt=end.attempt)
+        error, tail = "no node's runner has left a record", _tail(run.folder / "slurm.out")
+        return evolve(end, state="failed", reason="engine", error=error, tail=tail)
+    for index in run.missing:
+        node.complete(run.folder, index, end.exit_code or 1)
+    told = Run.read(f"{run.job} {run.folder}").told
+    lost = records.read(run.folder / f"node-{run.missing[0]}.json")
+    return evolve(told, node=lost["node"], error=lost["error"]) if told.reason == "node" else told
 
 
 def _tail(path: Path) -> tuple[str, ...]:

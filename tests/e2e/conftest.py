@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -52,17 +53,23 @@ def _checked(command: list[str]) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="session")
-def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
-    """Brings four nodes up once for the run; they go when it ends, however it ends."""
+@contextlib.contextmanager
+def beds(shared: Path, *options: str) -> Iterator[Bed]:
+    """Brings a bed up for as long as the block takes; it goes then, however this process ends."""
     if problem := bed.obstacle():
         pytest.skip(f"Slurm {problem}")
     folder = Path(tempfile.mkdtemp(prefix="batchhvd-bed-"))
-    command = [sys.executable, bed.__file__, "hold", str(folder), "--share", str(tmp_path_factory.getbasetemp())]
+    command = [sys.executable, bed.__file__, "hold", str(folder), "--share", str(shared), *options]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        line = process.stdout.readline()
+        line = process.stdout.readline() if process.stdout else ""
         assert "idle" in line, f"the bed did not come up; see {folder}/log"
         yield Bed(folder)
         process.communicate(timeout=60)
     shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+    """Four nodes under Slurm, brought up once for the run."""
+    with beds(tmp_path_factory.getbasetemp()) as found:
+        yield found

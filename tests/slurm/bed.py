@@ -149,7 +149,7 @@ def configuration(folder: Path, nodes: int, cpus: int, memory: int, gpus: int) -
         "SlurmdTimeout": "10",
         "InactiveLimit": "0",
         "KillWait": "5",
-        "MessageTimeout": "10",
+        "MessageTimeout": "4",
         "MinJobAge": "3600",
         "MaxJobCount": "20000",
         "SlurmdParameters": "config_overrides",
@@ -451,7 +451,13 @@ def known(found: dict[str, str]) -> bool:
 def controller_stop(folder: Path) -> None:
     """Stops the controller as its administrator would."""
     subprocess.run([folder / "bin/scontrol", "shutdown", "slurmctld"], check=True)
-    poll(lambda: not states(folder), "the controller still answers", 60)
+    poll(lambda: "slurmctld" not in children(alive(folder, "head")), "the controller did not end")
+
+
+def children(pid: int) -> set[str]:
+    """Returns the names of the processes right below one."""
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return {Path(f"/proc/{child}/comm").read_text().strip() for child in found if started(int(child))}
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
