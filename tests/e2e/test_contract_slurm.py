@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from batchhvd.engines.slurm import Slurm
-from conftest import Bed
+from tests.e2e.conftest import Bed
 from tests.e2e.engine_contract import EngineContract
 
 
