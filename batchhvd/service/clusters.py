@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from batchhvd.errors import Conflict
-from batchhvd.service import mount_rules, paging, redact
+from batchhvd.service import mount_rules, mounts, paging, redact
 from batchhvd.service.batchai import MOST_NODES, alive, find, fresh, name_of, named, open_parent
 from batchhvd.service.exchange import Answer, Ask, Document, Here
 from batchhvd.service.schema import Problem, refuse
@@ -27,8 +27,15 @@ def create(here: Here, ask: Ask) -> Answer:
         return _repeat(here, alive(old), wanted)
     private = {**_private(properties), "asked": wanted, "warnings": list(ask.warnings)}
     document = fresh(here, parent, "clusters", name, {**wanted, **_empty(here)})
+    if "setupTask" in wanted.get("nodeSetup", {}):
+        document["properties"]["nodeSetup"] = _placed(wanted["nodeSetup"], document["id"])
     record = here.store.put(document["id"], "clusters", parent.id, document, private)
     return Answer(200, record.document)
+
+
+def _placed(setup: Document, id: str) -> Document:
+    """Returns a node setup that says where its task's output lies below the prefix."""
+    return {**setup, "setupTask": {**setup["setupTask"], "stdOutErrPathSuffix": mounts.segment(id, "setuptask")}}
 
 
 def _complete(properties: Document) -> Document:
@@ -131,9 +138,13 @@ def _range_problems(values: Document, at: str) -> list[Problem]:
 
 def _setup_problems(here: Here, properties: Document) -> list[Problem]:
     setup, at = properties.get("nodeSetup", {}), "/properties/nodeSetup"
-    volumes = mount_rules.problems(here, setup.get("mountVolumes", {}), f"{at}/mountVolumes")
-    task = setup.get("setupTask", {})
-    return volumes + mount_rules.variable_problems(task, f"{at}/setupTask")
+    found = mount_rules.problems(here, setup.get("mountVolumes", {}), f"{at}/mountVolumes")
+    if "setupTask" not in setup or found:
+        return found
+    known, task = mounts.every({}, properties), setup["setupTask"]
+    return mount_rules.variable_problems(task, f"{at}/setupTask") + mount_rules.log_problems(
+        task, known, f"{at}/setupTask"
+    )
 
 
 def list_logins(here: Here, ask: Ask) -> Answer:

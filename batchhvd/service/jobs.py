@@ -38,7 +38,7 @@ def create(here: Here, ask: Ask) -> Answer:
     properties = _complete(properties)
     old = find(here, parent, "jobs", name)
     if old is not None:
-        return _repeat(alive(old), redact.visible(properties))
+        return _repeat(alive(old), _asked(properties))
     cluster = here.store.get(properties["cluster"]["id"])
     refuse(_problems(here, properties, cluster))
     record = _put(here, parent, name, properties, cluster, ask.warnings)
@@ -51,24 +51,17 @@ def _put(
     wanted, unique = redact.visible(properties), str(uuid.uuid4())
     document = fresh(here, parent, "jobs", name, {**wanted, **_queued(here)})
     document["properties"]["cluster"] = {"id": cluster.id if cluster else ""}
-    document["properties"]["jobOutputDirectoryPathSegment"] = segment(document["id"], unique)
+    document["properties"]["jobOutputDirectoryPathSegment"] = mounts.segment(document["id"], unique)
     private = {
         "uuid": unique,
         "keys": redact.account_keys(properties.get("mountVolumes", {})),
         "secrets": redact.secrets(properties.get("secrets", [])),
-        "asked": wanted,
+        "asked": _asked(properties),
         "warnings": list(warnings),
         "terminate": False,
         "queued": here.now(),
     }
     return here.store.put(document["id"], "jobs", parent.id, document, private)
-
-
-def segment(id: str, unique: str) -> str:
-    """Returns the part of the output directories' paths that makes them this job's own, from the job's id."""
-    parts = id.strip("/").split("/")
-    subscription, group = parts[1], parts[3]
-    return "/".join([subscription, group, *parts[6:], unique])
 
 
 def _complete(properties: Document) -> Document:
@@ -78,6 +71,11 @@ def _complete(properties: Document) -> Document:
         toolkit.setdefault("processCount", properties["nodeCount"])
     constraints = {**_WEEK, **properties.get("constraints", {})}
     return {**properties, kind: toolkit, "toolType": TOOLKITS[kind], "constraints": constraints}
+
+
+def _asked(properties: Document) -> Document:
+    """Returns what a repeated request is compared with: no secrets, the cluster's id without regard to case."""
+    return {**redact.visible(properties), "cluster": {"id": properties["cluster"]["id"].lower()}}
 
 
 def _queued(here: Here) -> Document:

@@ -95,18 +95,25 @@ def variable_problems(holder: Document, at: str) -> list[Problem]:
     return found
 
 
+def log_problems(holder: Document, known: list[mounts.Mount], at: str) -> list[Problem]:
+    """Returns what is wrong with the ``stdOutErrPathPrefix`` of a job or of a setup task."""
+    return _prefix_problems(holder["stdOutErrPathPrefix"], known, f"{at}/stdOutErrPathPrefix")
+
+
 def directory_problems(properties: Document, known: list[mounts.Mount], at: str) -> list[Problem]:
     """Returns what is wrong with a job's standard output prefix, input and output directories."""
     found = [*_id_problems(properties, "inputDirectories", at), *_id_problems(properties, "outputDirectories", at)]
-    paths = [(f"{at}/stdOutErrPathPrefix", properties["stdOutErrPathPrefix"])]
+    found += log_problems(properties, known, at)
     for index, entry in enumerate(properties.get("outputDirectories", ())):
-        paths.append((f"{at}/outputDirectories/{index}/pathPrefix", entry["pathPrefix"]))
+        pointer = f"{at}/outputDirectories/{index}"
+        found += _prefix_problems(entry["pathPrefix"], known, f"{pointer}/pathPrefix")
         if not mounts.inside(entry.get("pathSuffix", "").lstrip("/")):
-            found.append(Problem(f"{at}/outputDirectories/{index}/pathSuffix", "must stay inside the output directory"))
-    for pointer, path in paths:
-        if mounts.locate(path, known) is None:
-            found.append(Problem(pointer, _not_mounted(path, known)))
+            found.append(Problem(f"{pointer}/pathSuffix", "must stay inside the output directory"))
     return found
+
+
+def _prefix_problems(path: str, known: list[mounts.Mount], pointer: str) -> list[Problem]:
+    return [] if mounts.locate(path, known) else [Problem(pointer, _not_mounted(path, known))]
 
 
 def _not_mounted(path: str, known: list[mounts.Mount]) -> str:

@@ -89,3 +89,9 @@ def locate(path: str, mounts: list[Mount]) -> tuple[Mount, str] | None:
         if mount.root == root and (place == mount.path or place.startswith(mount.path + "/")):
             return mount, posixpath.join(mount.inside, place[len(mount.path) :].lstrip("/")).rstrip("/")
     return None
+
+
+def segment(id: str, last: str) -> str:
+    """Returns the part of a path that makes outputs a resource's own, from the resource's id and a last name."""
+    parts = id.strip("/").split("/")
+    return "/".join([parts[1], parts[3], *parts[6:], last])

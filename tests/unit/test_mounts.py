@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from batchhvd.service import mounts, redact
-from batchhvd.service.jobs import segment
 from batchhvd.service.mounts import CLUSTER_ROOT, JOB_ROOT, Mount
 
 MOUNTS = [
@@ -86,4 +85,4 @@ def test_secrets_are_taken_out_of_documents() -> None:
 
 def test_the_segment_of_a_jobs_outputs() -> None:
     id = "/subscriptions/S/resourceGroups/g.1/providers/Microsoft.BatchAI/workspaces/W/experiments/E/jobs/J"
-    assert segment(id, "U") == "S/g.1/workspaces/W/experiments/E/jobs/J/U"
+    assert mounts.segment(id, "U") == "S/g.1/workspaces/W/experiments/E/jobs/J/U"

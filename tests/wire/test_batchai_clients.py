@@ -353,6 +353,23 @@ def test_a_mount_that_cannot_be(standing: Place, changes: dict[str, Any], pointe
     assert caught.value.error.target == f"/properties/mountVolumes/azureFileShares/0/{pointer}"
 
 
+def test_a_setup_task_logs_onto_a_mount_of_the_cluster(standing: Place, service: Any) -> None:
+    share = standing.document()["properties"]["mountVolumes"]["azureFileShares"][0]
+    task = {"commandLine": "true", "stdOutErrPathPrefix": "$AZ_BATCHAI_MOUNT_ROOT/other"}
+    settings = {
+        "vmSize": "D1",
+        "userAccountSettings": {"adminUserName": "me"},
+        "nodeSetup": {"setupTask": task, "mountVolumes": {"azureFileShares": [share]}},
+    }
+    path = standing.client.clusters.get(standing.group, "w", "c").id.removesuffix("/c") + "/setup"
+    wrong = service.call("PUT", path, {"properties": settings})
+    assert wrong.json()["error"]["target"] == "/properties/nodeSetup/setupTask/stdOutErrPathPrefix"
+    task["stdOutErrPathPrefix"] = "$AZ_BATCHAI_MOUNT_ROOT/m"
+    for _ in range(2):
+        shown = service.call("PUT", path, {"properties": settings}).json()["properties"]["nodeSetup"]["setupTask"]
+        assert shown["stdOutErrPathSuffix"] == f"{SUBSCRIPTION}/{standing.group}/workspaces/w/clusters/setup/setuptask"
+
+
 def test_both_forms_of_a_share_url_and_file_servers(standing: Place, service: Any, poll: Any) -> None:
     disks = m.DataDisks(disk_size_in_gb=1, disk_count=1, storage_account_type="Standard_LRS")
     ssh = m.SshConfiguration(user_account_settings=m.UserAccountSettings(admin_user_name="me"))
