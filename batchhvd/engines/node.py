@@ -1139,6 +1139,7 @@ class Meeting:
             Stopped: the task was stopped before there was one.
         """
         address, port, interface = self._make() if self.node.index == 0 else self._look()
+        self.node.note(f"ranks meet at {address}:{port}; this node reaches it by {interface}")
         # Ranks that share few cores import their framework at very different speeds; Horovod's own limit is 30 s.
         patience = {"HOROVOD_GLOO_TIMEOUT_SECONDS": "300"} | self.node.place.chosen("HOROVOD_GLOO_TIMEOUT_SECONDS")
         found = {"HOROVOD_GLOO_RENDEZVOUS_ADDR": address, "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port)}
