@@ -32,6 +32,7 @@ from batchhvd.errors import (
 if TYPE_CHECKING:
     from batchhvd.cluster import Cluster, NodeCounts
     from batchhvd.clusterspec import AutoScale, ClusterSpec
+    from batchhvd.explain import Cause, Verdict
     from batchhvd.job import Job
     from batchhvd.jobspec import (
         CustomMpi,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     )
     from batchhvd.logstream import LogStream
     from batchhvd.output import OutputFile
+    from batchhvd.plan import Plan
     from batchhvd.resource import Listing, Reason, Resource
     from batchhvd.session import Session, connect, local
     from batchhvd.storage import Entry, FileShare, StorageAccount
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
 # Where each of the other names is defined.
 _LAZY = {
     "AutoScale": "clusterspec",
+    "Cause": "explain",
     "Cluster": "cluster",
     "ClusterSpec": "clusterspec",
     "CustomMpi": "jobspec",
@@ -73,12 +76,14 @@ _LAZY = {
     "OtherToolkit": "jobspec",
     "OutputDirectory": "jobspec",
     "OutputFile": "output",
+    "Plan": "plan",
     "Reason": "resource",
     "Resource": "resource",
     "ResourceGroup": "workspace",
     "Session": "session",
     "StorageAccount": "storage",
     "Transfer": "transfer",
+    "Verdict": "explain",
     "Volume": "jobspec",
     "Workspace": "workspace",
     "connect": "session",
@@ -88,6 +93,7 @@ _LAZY = {
 __all__ = [
     "AutoScale",
     "BatchHvdError",
+    "Cause",
     "Cluster",
     "ClusterSpec",
     "Conflict",
@@ -114,6 +120,7 @@ __all__ = [
     "OtherToolkit",
     "OutputDirectory",
     "OutputFile",
+    "Plan",
     "Reason",
     "Refused",
     "Resource",
@@ -126,6 +133,7 @@ __all__ = [
     "StorageAccount",
     "Transfer",
     "Unavailable",
+    "Verdict",
     "Volume",
     "WaitTimeout",
     "Workspace",

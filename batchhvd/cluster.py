@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from attrs import asdict, define, evolve, field, frozen
 
+from batchhvd import explain
 from batchhvd.clusterspec import AutoScale, ClusterSpec
-from batchhvd.errors import ResourceFailed
+from batchhvd.errors import NotFound, ResourceFailed
+from batchhvd.explain import Cause, ClusterFacts, Verdict
 from batchhvd.polling import Clock, Report, wait_until
 from batchhvd.resource import Document, Poller, Reason, Resource, reasons, wire
 
@@ -103,6 +105,41 @@ class Cluster(Resource):
             body = {"properties": {"scaleSettings": scale}}
             model = self.connection.batchai.clusters.update(*self._path, parameters=body)
         return self._load(wire(model))
+
+    def explain(self, node: str | None = None) -> Verdict:
+        """Says why the cluster, or one of its nodes, is as it is, with the evidence and what to do next.
+
+        Args:
+            node: a node's name as the logs show it, or None for the whole cluster.
+
+        Raises:
+            NotFound: there is no such cluster, or it has no such node.
+        """
+        facts = self.refresh()._known()
+        if node is None:
+            return explain.of_cluster(facts)
+        return explain.of_node(facts, node) or self._sound(node)
+
+    def _sound(self, node: str) -> Verdict:
+        names = self._node_names()
+        if node not in names:
+            raise NotFound(
+                f"cluster {self.name!r} has no node {node!r}. Give one of its nodes: {', '.join(names) or 'none'}",
+                status=404,
+                code="NodeNotFound",
+                target=self.id,
+            )
+        why = f"node {node} of cluster {self.name!r} is sound"
+        return Verdict(Cause.READY, why, [f"the cluster has {self.nodes}"], "cluster.explain() tells of all", self.id)
+
+    def _node_names(self) -> list[str]:
+        with self._asking("asked for its nodes"):
+            found = self.connection.batchai.clusters.list_remote_login_information(*self._path)
+            return [str(wire(login).get("nodeId")) for login in found]
+
+    def _known(self) -> ClusterFacts:
+        most = self.target.maximum if isinstance(self.target, AutoScale) else self.target
+        return ClusterFacts(self.id, self.name, self.provisioning, self.state, most, asdict(self.nodes), self.errors)
 
     def _ready(self) -> bool:
         if self.provisioning == "failed" or (self.state == "steady" and self.errors):

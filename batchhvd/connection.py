@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from batchhvd.errors import SpecError, translate
-from batchhvd.loopback import LOOPBACK, LocalTransport, LoopbackBearer, TokenFile, read_endpoint
+from batchhvd.loopback import LOOPBACK, LocalTransport, LoopbackBearer, TokenFile, read_endpoint, read_started
 from batchhvd.polling import Pace
 
 if TYPE_CHECKING:
@@ -95,6 +96,11 @@ class Connection:
     def loopback(self) -> bool:
         """Whether the service runs on this machine."""
         return urlsplit(self._endpoint).hostname in LOOPBACK
+
+    @property
+    def started(self) -> datetime | None:
+        """When the local service was started; None for any other service."""
+        return read_started(self.root) if self.root is not None else None
 
     @property
     def pace(self) -> Pace:

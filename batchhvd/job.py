@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from attrs import define, field
 
+from batchhvd import explain
+from batchhvd.cluster import Cluster
 from batchhvd.errors import JobFailed, NotFound, ServiceError, SpecError
+from batchhvd.explain import ClusterFacts, JobFacts, Verdict
 from batchhvd.jobspec import JobSpec
 from batchhvd.logstream import ENDED, LogStream
 from batchhvd.output import LinkReader, OutputFile
@@ -140,6 +143,42 @@ class Job(Resource):
         return LogStream(
             JobLog(self, output, name), cursor=cursor, timeout=timeout, pace=pace, report=report, clock=clock
         )
+
+    def explain(self) -> Verdict:
+        """Says why the job waits, runs, failed or succeeded, with the evidence and what to do next.
+
+        Raises:
+            NotFound: there is no such job.
+        """
+        self.refresh()
+        task = (self._document.get("properties") or {}).get("horovodSettings") or {}
+        facts = JobFacts(
+            id=self.id,
+            name=self.name,
+            state=self.state,
+            nodes=int((self._document.get("properties") or {}).get("nodeCount") or 1),
+            errors=self.errors,
+            exit_code=self.exit_code,
+            started=self.started,
+            ended=self.ended,
+            cluster=self._cluster_facts(),
+            script=str(task.get("pythonScriptFilePath") or ""),
+            restarted=self.connection.started,
+            log=self._log_end,
+        )
+        return explain.of_job(facts)
+
+    def _cluster_facts(self) -> ClusterFacts | None:
+        id = str(((self._document.get("properties") or {}).get("cluster") or {}).get("id") or "")
+        cluster = Cluster(self.parent.parent, id.rpartition("/")[2] or "-")
+        return cluster._known() if cluster.exists() else None
+
+    def _log_end(self, name: str) -> str:
+        """Returns the last kilobytes of a log file, "" where there is none."""
+        for file in self.files():
+            if file.name == name:
+                return file.text()[-8000:]
+        return ""
 
     def _listed(self, output: str, folder: str = ".", **options: Any) -> Iterator[Document]:
         from azure.mgmt.batchai.models import JobsListOutputFilesOptions

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -96,3 +98,12 @@ def read_endpoint(root: str) -> str:
         return (Path(root) / "endpoint").read_text(encoding="ascii").strip().rstrip("/")
     except OSError:
         return ""
+
+
+def read_started(root: str) -> datetime | None:
+    """Returns when the local service of a root was started last; None where none has been."""
+    try:
+        about = json.loads((Path(root) / "service.json").read_text(encoding="utf-8"))
+        return datetime.fromisoformat(str(about["started"]).replace("Z", "+00:00"))
+    except (OSError, ValueError, KeyError):
+        return None

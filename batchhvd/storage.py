@@ -264,6 +264,17 @@ class FileShare(Resource):
             targets = self._targets(path, to)
             return transfer.download(self._client(), targets, parallel=parallel, progress=progress)
 
+    def has(self, path: str) -> bool:
+        """Says whether the share has a file or folder at a path.
+
+        Raises:
+            NotFound: there is no such share.
+        """
+        path = path.strip("/")
+        with self._asking(f"searched for {path!r}"):
+            client = self._client()
+            return client.get_file_client(path).exists() or client.get_directory_client(path).exists()
+
     def delete_file(self, path: str) -> None:
         """Deletes a file; one that is gone already is fine."""
         try:

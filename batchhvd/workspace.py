@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 from attrs import define, field
 
+from batchhvd import plan
 from batchhvd.cluster import Cluster
 from batchhvd.clusterspec import AutoScale, ClusterSpec
 from batchhvd.errors import SpecError
 from batchhvd.job import Job
 from batchhvd.jobspec import JobSpec
+from batchhvd.plan import Plan
 from batchhvd.resource import Document, Listing, Poller, Resource, wire
 from batchhvd.storage import StorageAccount, find_account
+from batchhvd.survey import Survey
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -238,6 +241,16 @@ class Experiment(Resource):
         body = spec.request(cluster.id, self._keys(spec))
         job = Job(self, name)
         return job._created(lambda: self.connection.batchai.jobs.begin_create(*job._path, parameters=body), timeout)
+
+    def plan(self, spec: JobSpec, cluster: Cluster, *, name: str = "job") -> Plan:
+        """Says what a job would do, and what would make it fail; creates nothing.
+
+        Args:
+            spec: what it is made of.
+            cluster: where it would run.
+            name: the name it would have.
+        """
+        return plan.make(spec, name, Survey(self.parent.parent, cluster))
 
     def job(self, name: str) -> Job:
         """Returns a handle on a job, running or not; asks nobody."""

@@ -1,0 +1,149 @@
+"""Verdicts: one cause for each thing that can be the matter, with its evidence and the next call."""
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from attrs import evolve
+
+from batchhvd.explain import Cause, ClusterFacts, JobFacts, Verdict, of_cluster, of_job, of_node
+from batchhvd.resource import Reason
+
+START = datetime(2026, 11, 27, 12, 0, tzinfo=timezone.utc)
+CLUSTER = ClusterFacts("/c", "nc6", "succeeded", "steady", 4, {"idle": 1, "running": 3}, ())
+JOB = JobFacts(
+    id="/j",
+    name="cifar",
+    state="failed",
+    nodes=4,
+    errors=(),
+    exit_code=3,
+    started=START,
+    ended=START + timedelta(seconds=90),
+    cluster=CLUSTER,
+    script="$AZ_BATCHAI_JOB_MOUNT_ROOT/myshare/train.py",
+    restarted=START - timedelta(hours=1),
+    log=lambda name: "",
+)
+
+
+def failed(code: str, message: str = "It went wrong.", **details: str) -> Verdict:
+    return of_job(evolve(JOB, errors=[Reason(code, message, details)]))
+
+
+@pytest.mark.parametrize(
+    ("code", "cause", "then"),
+    [
+        ("MountFailed", Cause.MOUNT_FAILED, "create the share"),
+        ("ScriptNotFound", Cause.SCRIPT_MISSING, "share.upload("),
+        ("JobPreparationFailed", Cause.PREPARATION_FAILED, "JobSpec.preparation"),
+        ("RankFailed", Cause.RANK_FAILED, "job.stream('stderr.txt')"),
+        ("OutOfMemory", Cause.OUT_OF_MEMORY, "batch size"),
+        ("WallClockLimit", Cause.WALL_CLOCK, "JobSpec.max_seconds"),
+        ("JobTerminated", Cause.TERMINATED, "submit"),
+        ("NodeLost", Cause.NODE_LOST, "cluster.explain()"),
+        ("HorovodMissing", Cause.HOROVOD_MISSING, "python -m batchhvd.trainer.install"),
+        ("HorovodBroken", Cause.HOROVOD_BROKEN, "python -m batchhvd.trainer.install"),
+        ("EngineFailed", Cause.ENGINE_FAILED, "execution-"),
+        ("SomethingNew", Cause.UNKNOWN, "job.files()"),
+    ],
+)
+def test_each_code_has_its_cause(code: str, cause: Cause, then: str) -> None:
+    verdict = failed(code)
+    assert verdict.cause is cause
+    assert verdict.why and then in verdict.next
+    assert str(verdict).splitlines()[0] == f"{cause}: {verdict.why}"
+    assert str(verdict).splitlines()[-1] == f"Next: {verdict.next}"
+
+
+def test_a_rank_that_crashed() -> None:
+    traceback = "Traceback (most recent call last):\n"
+    tail = f"noise\n{traceback}  File x\n{traceback}  File y\nValueError: z"
+    details = {"Rank": "2", "Node": "tvm-1_3-p", "ExitCode": "139", "Signal": "11", "Tail": tail, "Attempt": "1"}
+    verdict = failed("RankFailed", "Rank 2 ended by signal 11 on node tvm-1_3-p.", **details)
+    assert verdict.why == "Rank 2 ended by signal 11 on node tvm-1_3-p (signal SIGSEGV)"
+    assert verdict.evidence[0] == "rank 2, node tvm-1_3-p, exit code 139, attempt 1, signal SIGSEGV"
+    assert verdict.evidence[1:] == ("Traceback (most recent call last):", "  File y", "ValueError: z")
+
+
+def test_a_signal_that_has_no_name() -> None:
+    assert "signal 99" in failed("RankFailed", Signal="99", Rank="0").why
+
+
+def test_without_last_lines_the_logs_are_read() -> None:
+    logs = {"stderr.txt": "a\nb", "stderr-job_prep-n1.txt": "E: no such package"}
+    facts = evolve(JOB, log=lambda name: logs.get(name, ""))
+    reason = Reason("JobPreparationFailed", "The preparation failed.", {"Node": "n1"})
+    assert of_job(evolve(facts, errors=[reason])).evidence[-1] == "E: no such package"
+    assert of_job(evolve(facts, errors=[Reason("RankFailed", "x")])).evidence == ("a", "b")
+
+
+def test_a_missing_script_is_named() -> None:
+    assert "/mnt/train.py" in failed("ScriptNotFound", Path="/mnt/train.py").why
+    assert "$AZ_BATCHAI_JOB_MOUNT_ROOT/myshare/train.py" in failed("ScriptNotFound").why
+
+
+def test_a_service_that_was_restarted_meanwhile() -> None:
+    during = START + timedelta(seconds=60)
+    lost = evolve(JOB, errors=[Reason("NodeLost", "The node is lost.")], restarted=during)
+    assert of_job(lost).cause is Cause.SERVICE_RESTARTED
+    assert "12:01:00" in of_job(lost).why
+    assert of_job(evolve(lost, restarted=START + timedelta(seconds=200))).cause is Cause.NODE_LOST
+    assert of_job(evolve(lost, errors=[Reason("RankFailed", "x")])).cause is Cause.RANK_FAILED
+    running = evolve(JOB, state="running", ended=None, restarted=during)
+    assert of_job(running).cause is Cause.RUNNING
+    assert of_job(running).evidence == ("the service was started again at 12:01:00; the job went on meanwhile",)
+
+
+def test_earlier_attempts_are_told() -> None:
+    verdict = of_job(evolve(JOB, errors=[Reason("RankFailed", "Second."), Reason("NodeLost", "First.")]))
+    assert verdict.cause is Cause.RANK_FAILED
+    assert verdict.evidence[-1] == "before that: First."
+
+
+@pytest.mark.parametrize(
+    ("cluster", "cause", "then"),
+    [
+        (CLUSTER, Cause.WAITING_FOR_NODES, "job.wait('running')"),
+        (evolve(CLUSTER, target=2, counts={"idle": 2}), Cause.CLUSTER_TOO_SMALL, "cluster.resize(4)"),
+        (evolve(CLUSTER, state="resizing", counts={"idle": 1}), Cause.WAITING_FOR_RESIZE, "job.wait('running')"),
+        (evolve(CLUSTER, counts={"idle": 2, "unusable": 2}), Cause.CLUSTER_UNUSABLE, "cluster.explain()"),
+        (None, Cause.CLUSTER_GONE, "delete"),
+    ],
+)
+def test_why_a_job_waits(cluster: ClusterFacts | None, cause: Cause, then: str) -> None:
+    waiting = evolve(JOB, state="queued", cluster=cluster, errors=[Reason("Waiting", "It waits.")], started=None)
+    verdict = of_job(waiting)
+    assert verdict.cause is cause
+    assert then in verdict.next and "It waits." in verdict.evidence
+
+
+def test_other_states_of_a_job() -> None:
+    assert of_job(evolve(JOB, state="succeeded")).why == "job 'cifar' ended well after 90.0 s"
+    assert of_job(evolve(JOB, state="terminating")).cause is Cause.TERMINATED
+    assert of_job(JOB).cause is Cause.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("cluster", "cause"),
+    [
+        (CLUSTER, Cause.READY),
+        (evolve(CLUSTER, state="resizing"), Cause.RESIZING),
+        (evolve(CLUSTER, provisioning="failed"), Cause.NOT_MADE),
+        (evolve(CLUSTER, errors=[Reason("NotEnoughNodes", "Two at most.")]), Cause.CLUSTER_TOO_SMALL),
+        (evolve(CLUSTER, counts={"unusable": 1}, errors=[Reason("SetupTaskFailed", "x")]), Cause.CLUSTER_UNUSABLE),
+    ],
+)
+def test_clusters(cluster: ClusterFacts, cause: Cause) -> None:
+    verdict = of_cluster(cluster)
+    assert verdict.cause is cause
+    assert "'nc6'" in verdict.why and verdict.next
+    assert all(str(reason) in str(verdict) for reason in cluster.errors)
+
+
+def test_a_node() -> None:
+    reasons = [Reason("SetupTaskFailed", "Its setup failed.", {"Node": "n1"})]
+    cluster = evolve(CLUSTER, errors=reasons, counts={"unusable": 1})
+    assert of_node(cluster, "n2") is None
+    verdict = of_node(cluster, "n1")
+    assert verdict is not None and verdict.cause is Cause.CLUSTER_UNUSABLE
+    assert verdict.why == "node n1 of cluster 'nc6' is unusable: Its setup failed"
