@@ -1,0 +1,121 @@
+"""The whole way on four nodes under Slurm: client, service, engine; and real Horovod between the nodes."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import batchhvd
+from batchhvd import Horovod, JobSpec
+from batchhvd.engines.slurm import Slurm
+from batchhvd.localservice import running, stop
+from tests.e2e.conftest import Bed
+from tests.e2e.engine_contract import PYTHON, Stage
+
+pytestmark = pytest.mark.slurm
+
+WAITS = """
+import os, pathlib, socket, sys, time
+print("rank", os.environ["HOROVOD_RANK"], "on", socket.gethostname(), flush=True)
+while not pathlib.Path(sys.argv[1]).exists():
+    time.sleep(0.05)
+print("done", flush=True)
+"""
+
+
+@pytest.fixture
+def session(slurm: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[batchhvd.Session]:
+    monkeypatch.setenv("PATH", f"{slurm.bin}:{os.environ['PATH']}")
+    yield batchhvd.local(tmp_path / "the röot", engine="slurm")
+    stop(tmp_path / "the röot")
+
+
+def test_a_job_on_four_nodes_outlives_a_killed_service(session: batchhvd.Session, slurm: Bed, tmp_path: Path) -> None:
+    workspace = session.create_group("g", location="eastus").create_workspace("w")
+    experiment = workspace.create_experiment("e")
+    cluster = workspace.create_cluster("c", vm_size="Standard_NC6", nodes=4)
+    share = session.group("g").create_storage("account").create_share("share")
+    (tmp_path / "waits.py").write_text(WAITS)
+    share.upload(tmp_path / "waits.py")
+    mount = share.mount("ablage")
+    go, root = tmp_path / "go", tmp_path / "the röot"
+    spec = JobSpec(nodes=4, task=Horovod(script=mount / "waits.py", args=f'"{go}"'), mounts=[mount], logs=mount)
+    cluster.wait(timeout=30)
+    job = experiment.create_job("j", spec, cluster=cluster)
+    job.wait("running", timeout=60)
+    deadline = time.monotonic() + 60
+    while len(ranks(root)) < 4:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+    found = running(root)
+    assert found is not None and found.engine == "slurm"
+    os.kill(found.pid, signal.SIGKILL)
+    again = batchhvd.local(root, engine="slurm")
+    assert running(root) != found
+    job = again.group("g").workspace("w").experiment("e").job("j")
+    go.touch()
+    job.wait(timeout=60)
+    assert (job.refresh().state, job.exit_code) == ("succeeded", 0)
+    assert {line.split()[-1] for line in ranks(root)} == set(slurm.nodes)
+    assert len(ranks(root)) == 4
+    cluster.wait(timeout=10)
+    assert cluster.refresh().nodes.idle == 4
+
+
+def test_nodes_out_of_order_are_unusable_and_slurm_says_why(session: batchhvd.Session, slurm: Bed) -> None:
+    slurm.slurm("scontrol", "update", "nodename=node2", "state=drain", "reason=new cables")
+    try:
+        workspace = session.create_group("g", location="eastus").create_workspace("w")
+        cluster = workspace.create_cluster("c", vm_size="Standard_NC6", nodes=4)
+        deadline = time.monotonic() + 30
+        while (cluster.refresh().nodes.unusable, cluster.nodes.idle) != (1, 3):
+            assert time.monotonic() < deadline, cluster.nodes
+            time.sleep(0.1)
+        assert "node2 is drained: new cables" in str(cluster.explain())
+    finally:
+        slurm.slurm("scontrol", "update", "nodename=node2", "state=resume")
+
+
+def ranks(root: Path) -> list[str]:
+    """Returns the lines in which ranks say where they are."""
+    logs = root.glob("shares/**/stdouterr/stdout.txt")
+    return [line for log in logs for line in log.read_text().splitlines() if line.startswith("rank")]
+
+
+@pytest.mark.horovod
+def test_real_horovod_sums_over_four_hosts(slurm: Bed, tmp_path: Path) -> None:
+    framework = next((name for name in ("torch", "tensorflow") if importlib.util.find_spec(name)), None)
+    if importlib.util.find_spec("horovod") is None or framework is None:
+        pytest.skip("needs Horovod: python -m batchhvd.trainer.install")
+    stage = Stage(lambda: Slurm(bin=str(slurm.bin), pause=0.1), tmp_path / "the röot")
+    (stage.root / "täsk one").mkdir(parents=True)
+    script = stage.root / "täsk one" / "sum.py"
+    script.write_text(SUM.format(framework=framework))
+    task = stage.task(f'{PYTHON} "{script}"', nodes=4)
+    try:
+        assert stage.run(task, 240).state == "succeeded", stage.text(task, "stderr.txt")
+    finally:
+        stage.end()
+    assert sorted(stage.lines(task)) == [f"{rank} of 4: 10.0 on node{rank + 1}" for rank in range(4)]
+    assert "this node reaches it by eth0" in stage.text(task, f"execution-{task.nodes[1]}.log")
+
+
+SUM = """
+import socket
+import numpy, {framework}
+import horovod.{framework} as hvd
+
+hvd.init()
+value = numpy.full(1, hvd.rank() + 1, "float32")
+if "{framework}" == "torch":
+    value = torch.from_numpy(value)
+total = hvd.allreduce(value, op=hvd.Sum)
+print(hvd.rank(), "of", str(hvd.size()) + ":", float(total[0]), "on", socket.gethostname(), flush=True)
+"""
