@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         Volume,
     )
     from batchhvd.logstream import LogStream
+    from batchhvd.metrics import Metrics
     from batchhvd.output import OutputFile
     from batchhvd.plan import Plan
     from batchhvd.resource import Listing, Reason, Resource
@@ -71,6 +72,7 @@ _LAZY = {
     "JobSpec": "jobspec",
     "Listing": "resource",
     "LogStream": "logstream",
+    "Metrics": "metrics",
     "Mount": "jobspec",
     "NodeCounts": "cluster",
     "OtherToolkit": "jobspec",
@@ -113,6 +115,7 @@ __all__ = [
     "JobSpec",
     "Listing",
     "LogStream",
+    "Metrics",
     "Mount",
     "NodeCounts",
     "NotAllowed",

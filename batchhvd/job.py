@@ -14,12 +14,17 @@ from batchhvd.errors import JobFailed, NotFound, ServiceError, SpecError
 from batchhvd.explain import ClusterFacts, JobFacts, Verdict
 from batchhvd.jobspec import JobSpec
 from batchhvd.logstream import ENDED, LogStream
+from batchhvd.metrics import Metrics
 from batchhvd.output import LinkReader, OutputFile
 from batchhvd.polling import Clock, Report, wait_until
+from batchhvd.progress import Progress
 from batchhvd.resource import Document, Poller, Reason, Resource, moment, reasons, wire
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+METRICS = "stdout.txt"
+"""The log in which trainings speak of their epochs."""
 
 LOGS = "stdouterr"
 """The id of the output directory that holds the logs. Source: the published description of listOutputFiles."""
@@ -144,6 +149,32 @@ class Job(Resource):
             JobLog(self, output, name), cursor=cursor, timeout=timeout, pace=pace, report=report, clock=clock
         )
 
+    def metrics(self) -> Metrics:
+        """Reads what the training has said of its epochs so far.
+
+        Raises:
+            NotFound: there is no such job.
+        """
+        spec = self.refresh().spec
+        return Metrics.of(self._log(METRICS).decode("utf-8", errors="replace"), spec.ranks if spec else None)
+
+    def progress(self, *, timeout: float | None = None, report: Report | None = None) -> Iterator[Progress]:
+        """Follows the training: yields how it stands, each time that it has said more, until the job has ended.
+
+        The bars that several ranks print over one another come out as one bar for each writer.
+
+        Args:
+            timeout: seconds that the whole may take, or None for a week.
+            report: is told what is waited for, such as why the job is queued.
+        """
+        spec = self.refresh().spec
+        progress = Progress(spec.ranks if spec else None)
+        for text in self.stream(METRICS, timeout=timeout, report=report):
+            progress.feed(text)
+            yield progress
+        progress.close()
+        yield progress
+
     def explain(self) -> Verdict:
         """Says why the job waits, runs, failed or succeeded, with the evidence and what to do next.
 
@@ -164,7 +195,7 @@ class Job(Resource):
             cluster=self._cluster_facts(),
             script=str(task.get("pythonScriptFilePath") or ""),
             restarted=self.connection.started,
-            log=self._log_end,
+            log=lambda name: self._log(name)[-8000:].decode("utf-8", errors="replace"),
         )
         return explain.of_job(facts)
 
@@ -173,12 +204,12 @@ class Job(Resource):
         cluster = Cluster(self.parent.parent, id.rpartition("/")[2] or "-")
         return cluster._known() if cluster.exists() else None
 
-    def _log_end(self, name: str) -> str:
-        """Returns the last kilobytes of a log file, "" where there is none."""
+    def _log(self, name: str) -> bytes:
+        """Returns what a log file holds now, b"" where there is none."""
         for file in self.files():
             if file.name == name:
-                return file.text()[-8000:]
-        return ""
+                return file.read()
+        return b""
 
     def _listed(self, output: str, folder: str = ".", **options: Any) -> Iterator[Document]:
         from azure.mgmt.batchai.models import JobsListOutputFilesOptions

@@ -61,8 +61,8 @@ PARTS = {
     "batchhvd.engines": {"batchhvd.errors"},
     "batchhvd.trainer": {"batchhvd.errors"},
 }
-# Inside a function and upwards: what a resource looks like in a notebook is asked for only there.
-LATE = {("batchhvd.resource", "batchhvd.display")}
+# Inside a function and upwards: what something looks like in a notebook is asked for only there.
+LATE = {("batchhvd.metrics", "batchhvd.display"), ("batchhvd.resource", "batchhvd.display")}
 
 
 def modules() -> dict[str, Path]:
