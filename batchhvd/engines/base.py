@@ -193,3 +193,18 @@ def load(name: str, **settings: Any) -> Engine:
         raise EngineError(f"the {name} engine has not got these settings: {error}", engine=name) from None
     engine: Engine = kind(**settings)
     return engine
+
+
+def export(format: str, task: Task, notes: Sequence[str] = ()) -> str:
+    """Returns a task as a script that runs without batchhvd, but for the node runner's file where it names that.
+
+    Args:
+        format: ``"slurm"`` for a batch script, ``"horovodrun"`` for a script of the shell around Horovod's launcher.
+        task: the task; values of its secrets are left out.
+        notes: what has to be done by hand, one sentence each; the script lists them with its own.
+
+    Raises:
+        EngineError: there is no such format, or it cannot express the task at all.
+    """
+    made: str = importlib.import_module("batchhvd.engines.export").export(format, task, notes)
+    return made

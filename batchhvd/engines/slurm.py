@@ -166,7 +166,7 @@ class Slurm:
         **options: str,
     ) -> None:
         self._bin, self._python, self._mpi, self._pause = bin, python, mpi, float(pause)
-        self._options = _checked({name.replace("_", "-"): value for name, value in options.items()})
+        self._options = checked({name.replace("_", "-"): value for name, value in options.items()})
         self._seen: dict[str, tuple[float, Job | None]] = {}
         self._cancelled: dict[str, float] = {}
         self._silent = -math.inf  # when the controller last gave no answer
@@ -193,8 +193,8 @@ class Slurm:
         Raises:
             EngineError: the task has an option that cannot be set.
         """
-        options = {**self._options, **_checked(task.options)}
-        return script(task, options, python=self._python, mpi=self._mpi)
+        options = {**self._options, **checked(task.options)}
+        return script(task, options, Layout(python=self._python), mpi=self._mpi)
 
     def submit(self, task: Task) -> str:
         """Hands a task to sbatch and returns its handle.
@@ -325,7 +325,7 @@ class Slurm:
 # ---- the batch script ------------------------------------------------------------------------------------------------
 
 
-def _checked(options: Mapping[str, str]) -> dict[str, str]:
+def checked(options: Mapping[str, str]) -> dict[str, str]:
     """Returns options of sbatch, all of which may be set.
 
     Raises:
@@ -340,40 +340,54 @@ def _checked(options: Mapping[str, str]) -> dict[str, str]:
     return dict(options)
 
 
-def script(
-    task: Task, options: Mapping[str, str], *, python: str, mpi: str = "mpirun", before: Sequence[str] = ()
-) -> str:
+@frozen(kw_only=True)
+class Layout:
+    """Where the parts of a batch script are.
+
+    Attributes:
+        python: the interpreter that runs the node runner.
+        runner: the node runner's file, as a word of the shell in which ``$folder`` is the task's folder.
+        directory: the job's working directory, "" for the task's folder.
+        output: where Slurm writes what is not the ranks' own output, "" for a file in the task's folder.
+        before: lines of shell that run first, with ``$folder`` set.
+    """
+
+    python: str
+    runner: str = '"$folder/node.py"'
+    directory: str = ""
+    output: str = ""
+    before: tuple[str, ...] = ()
+
+
+def script(task: Task, options: Mapping[str, str], layout: Layout, *, mpi: str = "mpirun") -> str:
     """Returns the batch script of a task. Pure.
 
     Args:
         task: the task.
         options: options of sbatch, which win over the engine's own choice.
-        python: the interpreter that runs the node runner.
+        layout: where its parts are.
         mpi: what starts the ranks of an MPI task.
-        before: lines of shell that run first, with ``$folder`` set.
 
     Raises:
-        EngineError: the folder's path cannot stand in a batch script.
+        EngineError: a path cannot stand in a batch script.
     """
-    if set(task.folder) & set("\n\r\0"):
+    if set(task.folder + layout.directory) & set("\n\r\0"):
         raise EngineError(f"Slurm cannot have a line break in a path: {task.folder!r}", engine="slurm")
-    directives = [
-        f"#SBATCH --{name}={value}" if value else f"#SBATCH --{name}" for name, value in _directives(task, options)
-    ]
-    places = [f"folder={shlex.quote(task.folder)}", *before, *_launcher(task, mpi)]
-    runner = f'    {shlex.quote(python)} -I -S "$folder/node.py" "$folder"'
-    return "\n".join(["#!/bin/bash", *directives, "", *places, "", _AGAIN_SCRIPT, f"exec {_srun(task)} \\", runner, ""])
+    directives = [f"#SBATCH --{name}{'=' * bool(value)}{value}" for name, value in _directives(task, options, layout)]
+    places = [f"folder={shlex.quote(task.folder)}", *layout.before, *_launcher(task, mpi)]
+    start = [f"exec {_srun(task)} \\", f'    {shlex.quote(layout.python)} -I -S {layout.runner} "$folder"']
+    return "\n".join(["#!/bin/bash", *directives, "", *places, "", _AGAIN_SCRIPT, *start, ""])
 
 
-def _directives(task: Task, options: Mapping[str, str]) -> list[tuple[str, str]]:
+def _directives(task: Task, options: Mapping[str, str], layout: Layout) -> list[tuple[str, str]]:
     own = {"job-name": task.name, "nodes": str(len(task.nodes)), "ntasks-per-node": "1"}
     if not _SHARES & set(options):
         own |= {"exclusive": "", "mem": "0"}  # a node of Batch AI is a machine of one's own
     if task.wall_seconds is not None:
         own["time"] = str(math.ceil(task.wall_seconds / 60) + 1)  # minutes; the runner keeps the limit to the second
-    output = _quoted(task.folder.replace("%", "%%") + "/slurm.out")
-    last = {"chdir": _quoted(task.folder), "output": output, "open-mode": "append", "requeue": "", "export": "ALL"}
-    return list({**own, **options, **last}.items())
+    output = (layout.output or f"{task.folder}/slurm.out").replace("%", "%%")
+    last = {"chdir": _quoted(layout.directory or task.folder), "output": _quoted(output), "open-mode": "append"}
+    return list({**own, **options, **last, "requeue": "", "export": "ALL"}.items())
 
 
 def _quoted(text: str) -> str:
@@ -397,7 +411,7 @@ def _launcher(task: Task, mpi: str) -> list[str]:
 
 
 _AGAIN_SCRIPT = """\
-# Slurm has started this again. What had ended by itself stays so; else the records of the run before are put aside.
+# Where Slurm starts this again: what had ended by itself stays so, else the records of the run before are put aside.
 if [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]; then
     if ! grep -qs '"reason": "node"' "$folder/stop.json"; then
         [ "$(grep -ls '"state": "ended"' "$folder"/node-*.json | wc -l)" = "$SLURM_JOB_NUM_NODES" ] && exit

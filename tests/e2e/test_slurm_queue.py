@@ -15,6 +15,7 @@ import pytest
 from batchhvd.engines.base import ENDED
 from batchhvd.engines.slurm import Slurm
 from batchhvd.errors import EngineError
+from batchhvd.service.export import script as exported
 from tests.e2e.conftest import Bed, beds
 from tests.e2e.engine_contract import Stage
 
@@ -217,6 +218,25 @@ def test_slurm_refuses_what_it_cannot_give(stage: Stage) -> None:
         stage.engine.submit(stage.task("true", options={"partition": "nowhere"}))
     assert "invalid partition" in caught.value.output
     assert caught.value.exit_code == 1
+
+
+def test_an_exported_script_runs_by_itself_and_again(slurm: Bed, tmp_path: Path) -> None:
+    share = {"azureFileUrl": "https://a.file.core.windows.net/s", "accountName": "a", "relativeMountPath": "ü"}
+    properties = {
+        "nodeCount": 2,
+        "stdOutErrPathPrefix": "$AZ_BATCHAI_JOB_MOUNT_ROOT/ü",
+        "mountVolumes": {"azureFileShares": [share]},
+        "horovodSettings": {"pythonScriptFilePath": "$AZ_BATCHAI_JOB_MOUNT_ROOT/ü/it.py"},
+    }
+    folder = tmp_path / "the jöb"
+    (folder / "mounts/ü").mkdir(parents=True)
+    (folder / "mounts/ü/it.py").write_text("import os, socket; print(os.environ['HOROVOD_RANK'], socket.gethostname())")
+    (tmp_path / "job.sh").write_text(exported("slurm", {"properties": properties}, folder))
+    for count in (1, 2):
+        slurm.slurm("sbatch", "--wait", "--quiet", str(tmp_path / "job.sh"))
+        lines = (folder / "mounts/ü/the jöb/stdouterr/stdout.txt").read_text().splitlines()
+        assert len(lines) == 2 * count
+        assert {line.split()[0] for line in lines} == {"0", "1"}
 
 
 def test_an_ordinary_user_runs_as_himself(slurm: Bed) -> None:
