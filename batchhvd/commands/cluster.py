@@ -136,14 +136,13 @@ def wait(settings: Settings, name: str, group: str, workspace: str, timeout: flo
 
 @cluster.command("explain")
 @click.argument("name")
+@click.option("--node", help="one of its nodes, by name")
 @scope("group", "workspace")
 @shown
 @pass_settings
-def explain(settings: Settings, name: str, group: str, workspace: str) -> Any:
+def explain(settings: Settings, name: str, node: str | None, group: str, workspace: str) -> Any:
     """Says why it is as it is, and what to do next."""
-    from batchhvd.commands.files import verdict
-
-    return verdict(settings.workspace(group, workspace).cluster(name))
+    return settings.workspace(group, workspace).cluster(name).explain(node)
 
 
 common(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -46,8 +46,3 @@ def job_spec(settings: Settings, path: str, group: str, account: str | None, mou
             raise click.BadParameter(f"{text!r} is no PATH=ACCOUNT/SHARE", param_hint="--mount")
         shares[where] = settings.storage(group, owner).share(share)
     return spoken(lambda: JobSpec.read(path, account=account, mounts=shares))
-
-
-def verdict(resource: Any) -> Any:
-    """Returns what ``explain()`` says of a resource."""
-    return resource.explain()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchhvd.commands.context import Command, Settings, pass_settings, scope
-from batchhvd.commands.output import shown
+from batchhvd.commands.output import display, formatted, printed, shown
 from batchhvd.commands.resources import common
 
 if TYPE_CHECKING:
@@ -160,18 +160,17 @@ def wait(settings: Settings, name: str, until: str, timeout: float | None, **whe
 @job.command("metrics")
 @click.argument("name")
 @scope(*_HERE)
-@shown
+@formatted
 @pass_settings
-def metrics(settings: Settings, name: str, **where: str) -> list[dict[str, float]]:
+def metrics(settings: Settings, name: str, output: str | None, expression: Any, **where: str) -> None:
     """Lists what the job NAME has said of each epoch."""
-    from batchhvd.progress import Progress
+    found = settings.experiment(**where).job(name).metrics()
+    if output or expression is not None or not found:
+        display(list(found), output, expression)
+        return
+    from batchhvd import terminal
 
-    found = settings.experiment(**where).job(name).refresh()
-    log = [one for one in found.files() if one.name == "stdout.txt"]
-    progress = Progress(found.spec.ranks if found.spec else None)
-    progress.feed(log[0].text() if log else "")
-    progress.close()
-    return progress.table()
+    printed(terminal.epochs(found))
 
 
 @job.command("files")
@@ -193,9 +192,7 @@ def files(settings: Settings, name: str, output_directory: str, folder: str, **w
 @pass_settings
 def explain(settings: Settings, name: str, **where: str) -> Any:
     """Says why the job NAME waits or failed, and what to do next."""
-    from batchhvd.commands.files import verdict
-
-    return verdict(settings.experiment(**where).job(name))
+    return settings.experiment(**where).job(name).explain()
 
 
 @job.command("export")

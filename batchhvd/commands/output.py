@@ -80,7 +80,7 @@ def display(found: Any, output: str | None, expression: Any = None) -> None:
         document = plain(found)
         result = expression.search(document) if expression is not None else document
         if output == "table" and _tabular(result):
-            _table(result if isinstance(result, list) else [result])
+            table(result if isinstance(result, list) else [result])
         else:
             click.echo(json.dumps(result, indent=2, ensure_ascii=False, default=_plain_value))
         return
@@ -88,12 +88,12 @@ def display(found: Any, output: str | None, expression: Any = None) -> None:
 
 
 def _people(found: Any) -> None:
-    if isinstance(found, str):
-        click.echo(found)
+    if isinstance(found, str) or (has(type(found)) and "__str__" in vars(type(found))):
+        click.echo(str(found))  # what can say itself in words does: a verdict, a plan
     elif not isinstance(found, list):
-        _table([_facts(found)])
+        table([_facts(found)])
     elif found:
-        _table([_facts(item) for item in found])
+        table([_facts(item) for item in found])
     else:
         click.secho("none", dim=True, err=True)
 
@@ -132,18 +132,24 @@ def _tabular(result: Any) -> bool:
     return bool(items) and all(isinstance(item, Mapping) for item in items)
 
 
-def _table(items: Sequence[Mapping[str, Any]]) -> None:
-    from rich.console import Console
-
+def table(items: Sequence[Mapping[str, Any]]) -> None:
+    """Prints mappings as a table, a row each."""
     from batchhvd import terminal
 
-    console, table = Console(highlight=False), terminal.rows([_readable(item) for item in items])
+    printed(terminal.rows([_readable(item) for item in items]))
+
+
+def printed(what: Any) -> None:
+    """Prints a table as wide as the terminal; where there is none, as wide as it needs."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
     if console.is_terminal:
-        console.print(table)
+        console.print(what)
         return
     console.width = 1000  # a pipe has no width: what is cut off there would be lost
     with console.capture() as captured:
-        console.print(table)
+        console.print(what)
     click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 

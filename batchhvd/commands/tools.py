@@ -15,7 +15,7 @@ import click
 
 from batchhvd.commands.context import Settings, pass_settings, scope
 from batchhvd.commands.job import described
-from batchhvd.commands.output import display, formatted, shown
+from batchhvd.commands.output import display, formatted
 
 
 @click.command()
@@ -52,7 +52,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
 @click.argument("file", type=click.Path(dir_okay=False))
 @scope("group", "workspace", "experiment")
 @described
-@shown
+@formatted
 @pass_settings
 def plan(
     settings: Settings,
@@ -63,22 +63,27 @@ def plan(
     cluster: str,
     account: str | None,
     mounts: tuple[str, ...],
-) -> Any:
+    output: str | None,
+    expression: Any,
+) -> None:
     """Says what a job.json would do, and does nothing.
 
-    FILE is the job.json; group, workspace, experiment and cluster say where it would run.
+    FILE is the job.json; group, workspace, experiment and cluster say where it would run. Ends with exit code 1 where
+    something would make it fail.
     """
     from batchhvd.commands.files import job_spec
 
     spec = job_spec(settings, file, group, account, mounts)
     on = settings.workspace(group, workspace).cluster(cluster)
-    place: Any = settings.experiment(group, workspace, experiment)
-    return place.plan(spec, on)
+    made = settings.experiment(group, workspace, experiment).plan(spec, on, name=Path(file).stem)
+    display(made, output, expression)
+    if not made.good:
+        raise click.exceptions.Exit(1)
 
 
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False))
-@click.option("--engine", default="slurm", show_default=True, help="what would run it")
+@click.option("--engine", default="slurm", show_default=True, help="slurm or horovodrun")
 @click.option("--storage-account-name", "account", envvar="AZURE_BATCHAI_STORAGE_ACCOUNT", help="for the placeholder")
 @pass_settings
 def export(settings: Settings, file: str, engine: str, account: str | None) -> None:

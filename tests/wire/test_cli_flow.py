@@ -94,6 +94,7 @@ def test_the_tutorial_command_by_command(line: Line) -> None:
     assert {"stdout.txt", "stderr.txt"} < set(names)
     assert line("job", "logs", "cifar_distributed") == out
     assert line("job", "logs", "cifar_distributed", "--no-follow", "--cursor", "5") == out.encode()[5:].decode()
+    assert line("job", "metrics", "cifar_distributed").split()[-1] == "2.0"
     assert line.json("job", "metrics", "cifar_distributed") == [
         {"epoch": 1, "accuracy": 0.75, "loss": 0.5, "seconds": 2.0, "images_per_second": 100.0}
     ]
@@ -113,6 +114,22 @@ def test_a_job_that_fails_ends_the_program_with_its_code(line: Line) -> None:
     assert line("job", "wait", "fail", "--until", "ended").splitlines()[1].split() == ["fail", "failed", "3"]
     listed = line("job", "list", "-o", "table", "--query", "[].{name: name, code: executionInfo.exitCode}")
     assert listed == "name  code\nfail     3\n"
+
+
+def test_what_would_happen_and_why_it_happened(line: Line) -> None:
+    prepared(line, "--wait")
+    text = line("plan", "jöb.json")
+    assert [row.split()[1] for row in text.splitlines() if row.startswith(("nodes", "ranks"))] == ["2", "2:"]
+    assert line.json("plan", "jöb.json", "--query", "length(nodes)") == 2
+    missing = Path("jöb.json").read_text(encoding="utf-8").replace("cifar_cnn_distributed", "nöt_there")
+    Path("missing.json").write_text(missing, encoding="utf-8")
+    assert "nöt_there.py" in line("plan", "missing.json", code=1)
+    line("job", "submit", "missing.json", "--follow", code=1)  # nothing ran, so there is no code of its own
+    said = line("job", "explain", "missing")
+    assert said.startswith("script missing: ")
+    assert "Next: " in said
+    assert line.json("job", "explain", "missing")["cause"] == "script missing"
+    assert line("cluster", "explain", "nc6cluster").startswith("ready: ")
 
 
 def test_a_job_comes_back_as_the_file_it_was_made_from(line: Line) -> None:

@@ -75,6 +75,15 @@ def test_ctrl_c_ends_a_service_in_the_foreground(root: Path, poll: Callable[...,
     assert localservice.running(root) is None
 
 
+def test_an_export_is_a_script_and_needs_no_service(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    job = Path(__file__).parents[1] / "data" / "jobs" / "tutorial-4-nodes.json"
+    assert cli.run(["export", str(job), "--engine", "slurm", "--storage-account-name", "mystorageaccount"]) == 0
+    assert capfd.readouterr().out.startswith("#!")
+    assert cli.run(["export", str(job), "--engine", "nonsense", "--storage-account-name", "mystorageaccount"]) == 2
+    assert "nonsense" in capfd.readouterr().err
+    assert not root.exists()
+
+
 def test_a_reader_that_leaves_is_no_traceback() -> None:
     line = f"{sys.executable} -m batchhvd job --help | true"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60)
