@@ -13,6 +13,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
+from azure.core.exceptions import AzureError, DeserializationError, HttpResponseError, SerializationError
+
 from batchhvd.errors import SpecError, translate
 from batchhvd.loopback import LOOPBACK, LocalTransport, LoopbackBearer, TokenFile, read_endpoint, read_started
 from batchhvd.polling import Pace
@@ -132,10 +134,11 @@ class Connection:
         """The client for workspaces and all below them.
 
         Raises:
-            ServiceRetired: the endpoint is public Azure's, where the service ended in 2019.
+            HttpResponseError: the endpoint is public Azure's, where the service ended in 2019; ``translating`` makes
+                ``ServiceRetired`` of it.
         """
         if urlsplit(self._endpoint).hostname in _PUBLIC:
-            raise translate(_Retired(self._endpoint))
+            raise _Retired(self._endpoint)
         from azure.mgmt.batchai import BatchAI
 
         return self._made(BatchAI(self.credential, self.subscription, self._endpoint, **self._options()))
@@ -209,7 +212,6 @@ class Connection:
 
     def translated(self, error: Exception, what: str, remedy: str = "") -> Exception:
         """Returns this package's error for what an Azure package raised; anything else as it is."""
-        from azure.core.exceptions import AzureError, DeserializationError, SerializationError
         from requests import RequestException
 
         if not isinstance(error, (AzureError, DeserializationError, RequestException, SerializationError)):
@@ -256,13 +258,13 @@ class Connection:
         }
 
 
-class _Retired(Exception):
-    """Stands for the answer that public Azure gives since 2019, without asking for it."""
+class _Retired(HttpResponseError):
+    """The answer that public Azure gives since 2019, without asking for it."""
+
+    error_code = "InvalidResourceNamespace"
 
     def __init__(self, endpoint: str) -> None:
-        super().__init__(endpoint)
-        self.error_code = "InvalidResourceNamespace"
-        self.message = f"Microsoft.BatchAI is not offered at {endpoint}: Azure ended Batch AI in 2019"
+        super().__init__(f"Microsoft.BatchAI is not offered at {endpoint}: Azure ended Batch AI in 2019")
 
 
 def _checked(endpoint: str) -> str:

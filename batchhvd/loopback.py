@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -100,10 +100,16 @@ def read_endpoint(root: str) -> str:
         return ""
 
 
+def read_about(root: str) -> Mapping[str, Any]:
+    """Returns what the local service of a root says of itself (pid, started, version, engine); empty where none has."""
+    try:
+        about: Mapping[str, Any] = json.loads((Path(root) / "service.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return about
+
+
 def read_started(root: str) -> datetime | None:
     """Returns when the local service of a root was started last; None where none has been."""
-    try:
-        about = json.loads((Path(root) / "service.json").read_text(encoding="utf-8"))
-        return datetime.fromisoformat(str(about["started"]).replace("Z", "+00:00"))
-    except (OSError, ValueError, KeyError):
-        return None
+    text = str(read_about(root).get("started") or "")
+    return datetime.fromisoformat(text.replace("Z", "+00:00")) if text else None

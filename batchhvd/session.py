@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batchhvd.connection import LOCAL_SUBSCRIPTION, Connection
-from batchhvd.errors import ServiceError, SpecError, Unavailable, WaitTimeout
-from batchhvd.loopback import Token, read_endpoint
+from batchhvd.errors import Conflict, ServiceError, SpecError, Unavailable, WaitTimeout
+from batchhvd.loopback import Token, read_about, read_endpoint
 from batchhvd.polling import Pace, wait_until
 from batchhvd.resource import Listing
 from batchhvd.workspace import ResourceGroup
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _START = 30.0  # seconds that a service may take to answer; it takes about one
+_IDLE = 3600  # seconds after which a service ends that nobody needs any more
+_ENGINE = "processes"
 
 
 class Session:
@@ -85,11 +87,11 @@ class Session:
         return f"Session({self.endpoint!r}, subscription={self.subscription!r})"
 
 
-def local(root: str | os.PathLike[str] | None = None, *, engine: str = "processes") -> Session:
+def local(root: str | os.PathLike[str] | None = None, *, engine: str = _ENGINE) -> Session:
     """Starts the service of this machine, or finds the one that runs.
 
-    The service is a process of its own: it and its jobs outlive this program. It ends by itself when it has long had
-    neither jobs nor requests.
+    The service is a process of its own: it and its jobs outlive this program. It ends by itself when for an hour it has
+    had neither jobs nor requests.
 
     Args:
         root: the folder with all it knows and all its shares; None for ``$BATCHHVD_ROOT``, else
@@ -98,11 +100,17 @@ def local(root: str | os.PathLike[str] | None = None, *, engine: str = "processe
 
     Raises:
         Unavailable: it does not start; the message has the end of its log.
+        Conflict: one runs there with another engine than the one asked for by name.
     """
     folder = str(Path(root).expanduser().absolute()) if root is not None else str(default_root())
     connection = Connection(read_endpoint(folder) or "http://127.0.0.1", LOCAL_SUBSCRIPTION, root=folder)
     if not _answers(connection):
         _start(connection, folder, engine)
+    elif engine not in (_ENGINE, read_about(folder).get("engine")):
+        raise Conflict(
+            f"the local service in {folder} runs jobs with the engine {read_about(folder).get('engine')!r}, not with "
+            f"{engine!r}. End it first, or take another root"
+        )
     return Session(connection)
 
 
@@ -162,7 +170,7 @@ def _answers(connection: Connection) -> bool:
 def _start(connection: Connection, root: str, engine: str) -> None:
     Path(root).mkdir(mode=0o700, parents=True, exist_ok=True)
     log = Path(root) / "start.log"
-    command = [sys.executable, "-m", "batchhvd.service", "--root", root, "--engine", engine]
+    command = [sys.executable, "-m", "batchhvd.service", "--root", root, "--engine", engine, "--idle", str(_IDLE)]
     with log.open("wb") as output:
         process = subprocess.Popen(
             command, cwd=root, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True

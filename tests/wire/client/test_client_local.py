@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import batchhvd
-from batchhvd import NotAllowed, Unavailable
+from batchhvd import Conflict, NotAllowed, Unavailable
 
 
 @pytest.fixture
@@ -123,6 +123,11 @@ def test_an_endpoint_file_of_the_dead_is_not_believed(root: Path) -> None:
 def test_a_service_that_cannot_start_says_why(root: Path) -> None:
     with pytest.raises(Unavailable, match=r"(?s)ended with exit code \d+: .*no engine 'abacus'.*service\.log"):
         batchhvd.local(root, engine="abacus")
+
+
+def test_another_engine_than_the_one_that_runs(service: Any) -> None:
+    with pytest.raises(Conflict, match="engine 'processes', not with 'slurm'"):
+        batchhvd.local(service.root, engine="slurm")
 
 
 def test_a_proxy_of_the_environment_is_not_asked(service: Any, place: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -191,6 +191,21 @@ def test_waiting_for_something_unknown(place: Any) -> None:
         place.experiment.job("j").wait("done")
 
 
+def test_ctrl_c_leaves_the_job_alone(place: Any) -> None:
+    class Impatient:
+        def monotonic(self) -> float:
+            return 0.0
+
+        def sleep(self, seconds: float) -> None:
+            raise KeyboardInterrupt
+
+    job = place.run("sleep 60").wait("running", timeout=30)
+    with pytest.raises(KeyboardInterrupt):
+        job.wait(clock=Impatient())
+    assert job.refresh().state == "running"
+    job.terminate()
+
+
 def test_pages(session: Session, group: ResourceGroup, service: Any) -> None:
     workspace = group.create_workspace("w")
     names = [f"e{number:02}" for number in range(7)]

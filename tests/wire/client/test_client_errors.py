@@ -1,0 +1,181 @@
+"""Every error class, raised by a real cause, with a message that says what happened, to what, and what to do next."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import batchhvd
+from batchhvd import (
+    Conflict,
+    JobFailed,
+    NotAllowed,
+    NotFound,
+    Refused,
+    ResourceFailed,
+    ServiceError,
+    ServiceRetired,
+    SpecError,
+    Unavailable,
+    WaitTimeout,
+)
+from batchhvd.errors import BatchHvdError
+
+ROOT = Path(batchhvd.__file__).parents[1]
+
+
+def not_found(place: Any) -> None:
+    place.experiment.job("nosuchjob").refresh()
+
+
+def parent_not_found(place: Any) -> None:
+    place.group.workspace("nosuchworkspace").create_experiment("e")
+
+
+def share_not_found(place: Any) -> None:
+    place.share.parent.share("nosuchshare").create_directory("a")
+
+
+def account_not_found(place: Any) -> None:
+    mount = batchhvd.Mount("nosuchaccount", "files", "data")
+    place.run("true", mounts=[mount])
+
+
+def conflict(place: Any) -> None:
+    place.run("echo one", name="taken")
+    place.run("echo two", name="taken")
+
+
+def refused(place: Any) -> None:
+    place.run("true", nodes=99)
+
+
+def refused_name(place: Any) -> None:
+    place.group.create_storage("No Such Name")
+
+
+def not_allowed(place: Any) -> None:
+    list(batchhvd.connect(place.group.connection.endpoint, "a wrong token").groups())
+
+
+def link_expired(place: Any) -> None:
+    job = place.run("echo x").wait(timeout=30)
+    (file,) = [file for file in job.files() if file.name == "stdout.txt"]
+    _altered(file).read()
+
+
+def _altered(file: Any) -> Any:
+    from attrs import evolve
+
+    return evolve(file, link=file._link.replace("se=2", "se=1"), connection=file._connection)
+
+
+def retired(place: Any) -> None:
+    batchhvd.connect(credential="t", subscription="s").group("g").create_workspace("w", location="eastus")
+
+
+def unavailable(place: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    batchhvd.connect(f"http://127.0.0.1:{port}", "t").group("thegroup").refresh()
+
+
+def too_late(place: Any) -> None:
+    job = place.run("sleep 30", name=f"slow{os.urandom(3).hex()}")
+    try:
+        job.wait(timeout=0.3)
+    finally:
+        job.terminate()
+
+
+def delete_too_late(place: Any) -> None:
+    job = place.run("trap '' TERM; sleep 30 & wait; wait", name="stubborn").wait("running", timeout=30)
+    job.delete(timeout=0)
+
+
+def resource_failed(place: Any) -> None:
+    cluster = place.workspace.create_cluster("huge", vm_size="Standard_NC6", nodes=1000)
+    try:
+        cluster.wait(timeout=30)
+    finally:
+        cluster.delete(timeout=60)
+
+
+def job_failed(place: Any) -> None:
+    place.run("exit 3", name=f"bad{os.urandom(3).hex()}").wait(timeout=30)
+
+
+def wrong_argument(place: Any) -> None:
+    place.share.upload("nosuchfile.py")
+
+
+def wrong_file(place: Any) -> None:
+    batchhvd.JobSpec.read(ROOT / "tests/data/jobs/tutorial-4-nodes.json")
+
+
+# the cause, the class, what the message names, and a word of what to do next
+CASES: list[tuple[Callable[[Any], None], type[BatchHvdError], str, str]] = [
+    (not_found, NotFound, "job 'nosuchjob'", "Check the name, or create"),
+    (parent_not_found, NotFound, "experiment 'e'", "create the resource first"),
+    (share_not_found, NotFound, "share 'nosuchshare'", "create the resource first"),
+    (account_not_found, NotFound, "'nosuchaccount'", "group.create_storage()"),
+    (conflict, Conflict, "job 'taken'", "another name"),
+    (refused, Refused, "nodeCount", "Correct the request"),
+    (refused_name, Refused, "storage account 'No Such Name'", "Correct the request"),
+    (not_allowed, NotAllowed, "resource groups", "Check the credential"),
+    (link_expired, NotAllowed, "'stdout.txt'", "ask for a new one"),
+    (retired, ServiceRetired, "workspace 'w'", "batchhvd.local()"),
+    (unavailable, Unavailable, "group 'thegroup'", "start the service"),
+    (too_late, WaitTimeout, "job 'slow", "wait again"),
+    (delete_too_late, WaitTimeout, "job 'stubborn'", "exists()"),
+    (resource_failed, ResourceFailed, "cluster 'huge'", "explain()"),
+    (job_failed, JobFailed, "job 'bad", "explain()"),
+    (wrong_argument, SpecError, "'nosuchfile.py'", "give a path"),
+    (wrong_file, SpecError, "tutorial-4-nodes.json:", "AZURE_BATCHAI_STORAGE_ACCOUNT"),
+]
+
+
+@pytest.mark.parametrize(("cause", "kind", "which", "remedy"), CASES, ids=[case[0].__name__ for case in CASES])
+def test_a_real_cause(
+    cause: Callable[[Any], None], kind: type[BatchHvdError], which: str, remedy: str, place: Any
+) -> None:
+    with pytest.raises(BatchHvdError) as caught:
+        cause(place)
+    text = str(caught.value)
+    assert type(caught.value) is kind, text
+    assert which in text and remedy in text, text
+    assert "Traceback" not in text and "sig=" not in text
+
+
+def test_every_class_has_a_case() -> None:
+    """The rest are raised where they belong: engines and training, in their own tests."""
+    elsewhere = {"BatchHvdError", "ServiceError", "EngineError", "EngineMissing", "HorovodMissing", "HorovodBroken"}
+    known = {kind.__name__ for kind in vars(batchhvd.errors).values() if _is_error(kind)}
+    assert known == elsewhere | {case[1].__name__ for case in CASES}
+
+
+def _is_error(thing: object) -> bool:
+    return isinstance(thing, type) and issubclass(thing, BatchHvdError)
+
+
+def test_the_evidence_of_a_refusal(place: Any) -> None:
+    with pytest.raises(ServiceError) as caught:
+        refused(place)
+    assert (caught.value.status, caught.value.target) == (400, "/properties/nodeCount")
+    assert caught.value.code and caught.value.request_id
+    assert caught.value.request_id in _log(place)
+
+
+def _log(place: Any) -> str:
+    return (Path(place.group.connection.root) / "service.log").read_text()
+
+
+def test_the_page_about_errors_names_every_class() -> None:
+    page = (ROOT / "docs" / "errors.md").read_text()
+    for kind in vars(batchhvd.errors).values():
+        assert not _is_error(kind) or f"`{kind.__name__}`" in page, kind
