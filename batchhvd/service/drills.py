@@ -86,8 +86,7 @@ def fill(folder: Path, size: int = 0) -> None:
     """
     for node in range(_count(folder)):
         for pid in (_record(folder, node)["pid"], *_below(folder, node)):
-            hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)[1]
-            resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
+            _limit(pid, size)
 
 
 def stop_service(root: Path, number: int = signal.SIGTERM) -> None:
@@ -131,6 +130,14 @@ def _below(folder: Path, node: int) -> Iterator[int]:
                 yield int(name)
         except OSError:
             continue  # it ended, or is another user's
+
+
+def _limit(pid: int, size: int) -> None:
+    try:
+        hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)[1]
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
+    except ProcessLookupError:
+        return  # it ended by itself
 
 
 def _send(pid: int, number: int) -> None:

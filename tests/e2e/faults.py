@@ -81,6 +81,11 @@ class Live(World):
 
         until(all_run)
 
+    def up(self, name: str, nodes: int) -> None:
+        """Ticks until each rank of a job, one a node, has written "up"."""
+        self.ranks_run(name, nodes)
+        until(lambda: self.log(name).count("up\n") == nodes)
+
     def engine_has(self, name: str) -> bool:
         """Whether a job has been given to the engine."""
         return "handle" in self.of(name).private

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,10 +18,7 @@ from batchhvd.service import drills
 from tests.e2e.faults import Live, live, processes, until
 
 # A rank with a grandchild in a session of its own; STUBBORN ones ignore that they are asked to end.
-FOREVER = "setsid sleep 1000 & while true; do sleep 0.1; done"
-STUBBORN = (
-    "trap '' TERM; (trap '' TERM; setsid bash -c 'while true; do sleep 0.1; done') & while true; do sleep 0.1; done"
-)
+FOREVER = "setsid sleep 1000 & echo up; while true; do sleep 0.1; done"  # a grandchild in a session of its own
 
 
 @pytest.fixture
@@ -31,7 +29,7 @@ def world(tmp_path: Path) -> Iterator[Live]:
 
 def test_a_killed_runner_is_noticed_and_everything_of_the_job_ends(world: Live) -> None:
     world.command("j", FOREVER, nodes=3)
-    world.ranks_run("j", 3)
+    world.up("j", 3)
     drills.kill_runner(world.folder("j"), 1)
     assert world.ended("j") == "failed"
     assert world.error("j")[0] == "NodeLost"
@@ -42,7 +40,7 @@ def test_a_killed_runner_is_noticed_and_everything_of_the_job_ends(world: Live) 
 
 def test_a_killed_guard_is_noticed_too(world: Live) -> None:
     world.command("j", FOREVER, nodes=2)
-    world.ranks_run("j", 2)
+    world.up("j", 2)
     os.kill(world.node("j", 0)["guard"]["pid"], signal.SIGKILL)
     assert world.ended("j") == "failed"
     assert world.error("j")[0] == "NodeLost"
@@ -64,7 +62,7 @@ def test_an_evicted_node_leaves_nothing_and_the_job_starts_again_elsewhere(tmp_p
 
 def test_guard_and_runner_killed_together_leave_nothing(world: Live) -> None:
     world.command("j", FOREVER, nodes=2)
-    world.ranks_run("j", 2)
+    world.up("j", 2)
     record = world.node("j", 1)
     for pid in (record["guard"]["pid"], record["pid"]):
         os.kill(pid, signal.SIGKILL)
@@ -75,7 +73,7 @@ def test_guard_and_runner_killed_together_leave_nothing(world: Live) -> None:
 
 def test_a_frozen_runner_is_killed_when_the_job_is_terminated(world: Live) -> None:
     world.command("j", FOREVER, nodes=2)
-    world.ranks_run("j", 2)
+    world.up("j", 2)
     os.kill(world.node("j", 0)["pid"], signal.SIGSTOP)
     os.kill(world.node("j", 0)["guard"]["pid"], signal.SIGSTOP)
     world.terminate("j")
@@ -89,12 +87,15 @@ def test_a_process_id_that_was_given_to_another_process_is_not_mistaken(world: L
     world.ranks_run("j", 1)
     path = world.folder("j") / "node-0.json"
     record = json.loads(path.read_text())
-    true_guard = dict(record["guard"])
-    record["guard"]["ticks"] -= 1  # a process of this number lives, but it began at another time
-    path.write_text(json.dumps(record))
-    assert world.ended("j") == "failed"
-    assert world.error("j")[0] == "NodeLost"
-    assert ticks(true_guard["pid"]) is None
+    guard = record["guard"]["pid"]
+    with subprocess.Popen(["sleep", "60"]) as another:
+        record["guard"]["pid"] = another.pid  # as if the guard's number belonged to somebody else now
+        path.write_text(json.dumps(record))
+        assert world.ended("j") == "failed"
+        assert world.error("j")[0] == "NodeLost"
+        assert another.poll() is None
+        another.kill()
+    until(lambda: ticks(guard) is None)
 
 
 def test_runs_go_on_without_the_service_and_a_fresh_one_follows_them(world: Live) -> None:
@@ -113,7 +114,7 @@ def test_runs_go_on_without_the_service_and_a_fresh_one_follows_them(world: Live
 
 def test_deleting_a_job_ends_its_processes_first(world: Live) -> None:
     world.command("j", FOREVER, nodes=2)
-    world.ranks_run("j", 2)
+    world.up("j", 2)
     world.delete(world.of("j").id)
     id = world.of("j").id
 

@@ -124,4 +124,4 @@ def test_a_disk_that_is_full_gives_a_clear_error_and_no_broken_database(tmp_path
             assert world.ended("k") == "succeeded"
             world.store.close()
     finally:
-        subprocess.run(["umount", str(root)], check=True)
+        subprocess.run(["umount", "--lazy", str(root)], check=True)

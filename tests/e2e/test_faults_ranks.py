@@ -14,7 +14,7 @@ import pytest
 from batchhvd.service import drills
 from tests.e2e.faults import Live, live, processes, until
 
-FOREVER = "while true; do sleep 0.1; done"
+FOREVER = "echo up; while true; do sleep 0.1; done"
 
 
 @pytest.fixture
@@ -28,15 +28,17 @@ def details(world: Live, name: str) -> dict[str, str]:
 
 
 def test_a_rank_that_exits_3_is_named_and_the_others_stop_within_five_seconds(world: Live) -> None:
-    stubborn = f"trap '' TERM; (trap '' TERM; {FOREVER}) & {FOREVER}"
-    world.command("j", f"[ $HOROVOD_RANK = 2 ] && echo last words && exit 3; {stubborn}", nodes=4)
-    world.ranks_run("j", 4)
+    stubborn = f"trap '' TERM; (trap '' TERM; while true; do sleep 0.1; done) & {FOREVER}"
+    last = 'until [ -e "$AZ_BATCHAI_SHARED_JOB_TEMP/go" ]; do sleep 0.02; done; echo last words; exit 3'
+    world.command("j", f"[ $HOROVOD_RANK = 2 ] && {{ echo up; {last}; }}; {stubborn}", nodes=4)
+    world.up("j", 4)
+    (world.folder("j") / "shared" / "go").touch()
     begun = time.monotonic()
     assert world.ended("j") == "failed"
     assert time.monotonic() - begun < 5
     assert world.error("j")[0] == "RankFailed"
     facts = details(world, "j")
-    expected = {"Rank": "2", "ExitCode": "3", "Tail": "last words", "Node": world.of("j").private["nodes"][2]}
+    expected = {"Rank": "2", "ExitCode": "3", "Tail": "up\nlast words", "Node": world.of("j").private["nodes"][2]}
     assert facts.items() >= expected.items()
     assert not processes(world.root)
 
@@ -44,7 +46,7 @@ def test_a_rank_that_exits_3_is_named_and_the_others_stop_within_five_seconds(wo
 def test_terminated_ranks_that_ignore_it_are_gone_within_five_seconds_with_their_grandchildren(world: Live) -> None:
     world.command("j", f"trap '' TERM; (trap '' TERM; setsid bash -c \"trap '' TERM; {FOREVER}\") & {FOREVER}", nodes=4)
     world.ranks_run("j", 4)
-    until(lambda: len(processes(world.root)) >= 16)
+    until(lambda: world.log("j").count("up") == 8)
     world.terminate("j")
     begun = time.monotonic()
     world.tick()
