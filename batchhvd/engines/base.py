@@ -176,17 +176,21 @@ def load(name: str, **settings: Any) -> Engine:
     """Returns an engine by its name.
 
     Args:
-        name: the engine's name.
+        name: the engine's name, or ``"package.module:Class"`` for one of your own.
         settings: what its constructor takes, such as ``bin="/opt/slurm/bin"``; texts where they come from a command.
 
     Raises:
         EngineError: there is no such engine, and the message lists those there are; or it has no such setting.
         EngineMissing: its programs are not installed.
     """
-    if name not in _ENGINES:
-        raise EngineError(f"no engine {name!r}; there are: {', '.join(_ENGINES)}", engine=name)
-    module, _, attribute = _ENGINES[name].partition(":")
-    kind = getattr(importlib.import_module(module), attribute)
+    module, _, attribute = _ENGINES.get(name, name).partition(":")
+    if not attribute:
+        own = "or package.module:Class for one of your own"
+        raise EngineError(f"no engine {name!r}; there are: {', '.join(_ENGINES)}, {own}", engine=name)
+    try:
+        kind = getattr(importlib.import_module(module), attribute)
+    except (ModuleNotFoundError, AttributeError) as error:
+        raise EngineError(f"there is no engine {name!r}: {error}", engine=name) from error
     try:
         inspect.signature(kind).bind(**settings)
     except TypeError as error:
