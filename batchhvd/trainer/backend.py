@@ -9,6 +9,7 @@ import importlib.util
 import os
 from collections.abc import MutableMapping
 from pathlib import Path
+from typing import Any
 
 from batchhvd.errors import SpecError
 
@@ -80,9 +81,20 @@ def precision(wanted: str = "auto", cpuinfo: Path = Path("/proc/cpuinfo")) -> st
     return "mixed_bfloat16" if fast else "float32"
 
 
+def compiled(wanted: str = "auto") -> bool:
+    """Tells whether the training step is compiled and recorded: where PyTorch drives a GPU, if nothing else is said."""
+    return _gpu() if wanted == "auto" else wanted == "compiled"
+
+
 def _bfloat16_gpu() -> bool:
-    if os.environ.get("KERAS_BACKEND") != "torch":
-        return False
+    return _gpu() and _torch().cuda.get_device_capability()[0] >= 8
+
+
+def _gpu() -> bool:
+    return os.environ.get("KERAS_BACKEND") == "torch" and bool(_torch().cuda.is_available())
+
+
+def _torch() -> Any:
     import torch
 
-    return bool(torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= 8)
+    return torch

@@ -39,7 +39,7 @@ def main() -> None:
 
     # HOROVOD: adjust epochs and learning rate to the number of ranks.
     plan = train.planned(settings, data, hvd.size())
-    model = plan.recipe.build(plan.shape, plan.classes)
+    model = train.built(plan, data)
 
     # HOROVOD: wrap the optimizer, so that every step averages the gradients of all ranks.
     optimizer = hvd.DistributedOptimizer(train.optimizer(plan))
@@ -55,6 +55,7 @@ def main() -> None:
         batch_size=plan.batch,
         augment=Augment(data.shift, data.flip),
         whole=plan.faithful,
+        compiled=backend.compiled(settings.step),
     )
 
     # HOROVOD: only rank 0 saves and prints.

@@ -17,7 +17,9 @@ from batchhvd.trainer import hvd
 from batchhvd.trainer.hvd.optimizer import Distributed
 from batchhvd.trainer.shard import Augment, Shard
 
-WARM_STEPS = 4  # ordinary steps before the recording, in which everything is compiled and allocated
+EAGER_STEPS = 1  # in which what is made at first use is made, so that the next one compiles the final code
+WARM_STEPS = 4  # ordinary steps before the recording, the eager one included, in which all memory is found
+MOST_VARIANTS = 64  # of one function that PyTorch may compile: each model trained in a process is one
 MOST_OF_MEMORY = 0.5
 
 
@@ -79,24 +81,26 @@ class RecordedStep:
     Args:
         model: compiled, on the PyTorch backend; its optimizer is a distributed one, and its update does not read
             values back to the host.
+        alone: whether nothing happens between gradients and update; None says so where there is one rank.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, alone: bool | None = None) -> None:
         self.model = model
         self.optimizer = model.optimizer
-        self.alone = hvd.size() == 1
+        self.alone = hvd.size() == 1 if alone is None else alone
         self.calls = 0
         self.inputs: list[Any] = []
         self.parts: list[Callable[[], None]] = []
         self.logs: dict[str, Any] = {}
         self._keeper = _Keeper(model.optimizer)
-        self._step = torch.compile(model.train_step, dynamic=False)
-        self._apply = torch.compile(self._applied, dynamic=False)
+        self._step, self._apply = model.train_step, self._applied
 
     def __call__(self, data: Sequence[Any]) -> dict[str, Any]:
         """Trains on one batch and returns the metrics so far, as tensors on the device."""
         batch = [part for part in data[0] if part is not None]
         self.calls += 1
+        if self.calls == EAGER_STEPS + 1:
+            self._compile()
         if self.calls <= WARM_STEPS or not batch[0].is_cuda:
             return self._warm(batch)
         if not self.parts:
@@ -106,6 +110,14 @@ class RecordedStep:
         for part in self.parts:
             part()
         return self.logs
+
+    def _compile(self) -> None:
+        for layer in self.model._flatten_layers():
+            if hasattr(layer, "_reduction_axes"):  # of batch normalisation: the compiler stops at Keras's kind of list
+                layer._reduction_axes = tuple(layer._reduction_axes)
+        torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, MOST_VARIANTS)
+        self._step = torch.compile(self._step, dynamic=False)
+        self._apply = torch.compile(self._apply, dynamic=False)
 
     def _warm(self, batch: list[Any]) -> dict[str, Any]:
         if not batch[0].is_cuda:

@@ -61,9 +61,10 @@ def feed(
         SpecError: the data is of no known kind, or its length is unknown and ``steps`` is None.
     """
     if isinstance(data, (tuple, list)):
+        data = tuple(array if _on_gpu(array) else np.asarray(array) for array in data)
         shard = Shard(_length(data), batch_size, rank, ranks, seed, whole)
         count = steps or shard.steps
-        return Feed(_array_source(tuple(data), shard, augment, first_epoch * count), count, batch_size)
+        return Feed(_array_source(data, shard, augment, first_epoch * count), count, batch_size)
     if augment is not None:
         raise SpecError("only arrays can be augmented here", remedy="augment in the pipeline that makes the batches")
     if _is(data, "tensorflow", "DatasetV2"):

@@ -17,6 +17,7 @@ from batchhvd.trainer.feed import feed, share
 from batchhvd.trainer.shard import Augment
 
 VALIDATION_BATCH = 500
+FIRST_COMPILED = 5  # steps until a compiled one is played back
 
 
 @attrs.frozen
@@ -27,8 +28,8 @@ class Fit:
         history: for each metric its value after each epoch, averaged over the ranks; names with ``val_`` are of the
             validation data.
         metrics: the last value of each.
-        seconds: of training, steps only: validation and the first step's compilation are not in it.
-        first_step_seconds: of the first step, which traces and compiles.
+        seconds: of training, steps only: neither validation nor ``first_seconds`` are in it.
+        first_seconds: of the first step, which traces; of the first five where the step is compiled and recorded.
         images_per_second: samples that this rank trained on per second of ``seconds``.
         ranks: how many trained together.
         steps: optimizer steps done.
@@ -37,7 +38,7 @@ class Fit:
     history: Mapping[str, Sequence[float]] = attrs.field(repr=False)
     metrics: Mapping[str, float]
     seconds: float
-    first_step_seconds: float
+    first_seconds: float
     images_per_second: float
     ranks: int
     steps: int
@@ -56,7 +57,7 @@ def fit(
     whole: bool = False,
     initial_epoch: int = 0,
     callbacks: Sequence[Any] = (),
-    record: bool = False,
+    compiled: bool = False,
     progress: Callable[[str], None] | None = print,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Fit:
@@ -78,8 +79,8 @@ def fit(
         whole: lets every rank walk the whole data by itself, as the tutorial's script does.
         initial_epoch: the epoch to begin with, for resuming.
         callbacks: Keras callbacks, called on every rank.
-        record: compiles the whole step and replays it as a CUDA graph; PyTorch on an NVIDIA GPU only, for models whose
-            step is the same every time and never asks the host.
+        compiled: compiles the whole step and replays it as a CUDA graph; only for PyTorch on an NVIDIA GPU, and for
+            models whose step is the same every time and never asks the host.
         progress: is given one line per epoch on rank 0; None says nothing.
         clock: monotonic time in seconds.
 
@@ -104,8 +105,10 @@ def fit(
         whole=whole,
     )
     tested = None if validation is None else share(_nearby(validation), hvd.rank(), hvd.size())
-    model.train_function = _recorded(model) if record else None
-    watch = Stopwatch(source, hvd.size(), progress if hvd.rank() == 0 else None, clock)
+    model.train_function = _recorded(model) if compiled else None
+    watch = Stopwatch(
+        source, hvd.size(), progress if hvd.rank() == 0 else None, clock, FIRST_COMPILED if compiled else 1
+    )
     history = model.fit(
         source.source,
         steps_per_epoch=source.steps,
@@ -157,7 +160,7 @@ def _result(history: Mapping[str, Sequence[float]], watch: Any, ranks: int) -> F
         history={name: tuple(map(float, values)) for name, values in history.items()},
         metrics={name: float(values[-1]) for name, values in history.items() if values},
         seconds=watch.seconds,
-        first_step_seconds=watch.first_step_seconds,
+        first_seconds=watch.first_seconds,
         images_per_second=watch.samples / watch.seconds if watch.seconds else 0.0,
         ranks=ranks,
         steps=watch.steps,

@@ -60,7 +60,7 @@ def fast(shape: Sequence[int], classes: int, widths: Sequence[int] = (64, 256, 2
         widths: channels of the three groups.
     """
     from keras import Input, Model
-    from keras.layers import Activation, Conv2D, Dense, GlobalMaxPooling2D, Rescaling
+    from keras.layers import Activation, Conv2D, Dense, Flatten, MaxPooling2D, Rescaling
 
     inputs = Input(tuple(shape))  # (B, 32, 32, 3)
     whitened = 2 * WHITENING**2 * shape[-1]
@@ -68,7 +68,7 @@ def fast(shape: Sequence[int], classes: int, widths: Sequence[int] = (64, 256, 2
     x = Activation("gelu")(x)
     for width in widths:
         x = _group(x, width)  # (B, 15, 15, 64), (B, 7, 7, 256), (B, 3, 3, 256)
-    x = GlobalMaxPooling2D()(x)  # (B, 256)
+    x = Flatten()(MaxPooling2D(x.shape[1:3])(x))  # (B, 256)
     x = Dense(classes, use_bias=False)(x)  # (B, classes)
     x = Rescaling(LOGIT_SCALE)(x)
     return Model(inputs, Activation("softmax", dtype="float32")(x), name="fast")
@@ -94,7 +94,9 @@ def _passing(shape: Sequence[int], dtype: Any = None) -> Any:
     import keras
     import numpy as np
 
-    kernel = np.array(keras.initializers.HeUniform()(shape, dtype="float32"))  # (3, 3, in, out)
+    kernel = keras.ops.convert_to_numpy(
+        keras.initializers.HeUniform()(shape, dtype="float32")
+    ).copy()  # (3, 3, in, out)
     kernel *= 1 / np.sqrt(6)  # PyTorch's default range for convolutions
     same = min(shape[2], shape[3])
     kernel[:, :, :, :same] = 0

@@ -14,19 +14,20 @@ EVERY = 15.0  # seconds between two lines within an epoch
 
 
 class Stopwatch(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    """Measures training apart from validation and from the first step, and says how it goes.
+    """Measures training apart from validation and from the first steps, and says how it goes.
 
     Attributes:
-        seconds: of all steps but the first.
-        first_step_seconds: of the first step, which traces and compiles.
+        seconds: of all steps but the first ones.
+        first_seconds: of the first steps, which trace and compile.
         samples: how many this rank trained on in ``seconds``.
-        steps: how many were done, the first one included.
+        steps: how many were done, the first ones included.
 
     Args:
         feed: this rank's training data.
         ranks: how many train together, for the rate that is shown.
         say: is given each line; None says nothing.
         clock: monotonic time in seconds.
+        first: how many steps are first ones.
     """
 
     def __init__(
@@ -35,13 +36,15 @@ class Stopwatch(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
         ranks: int,
         say: Callable[[str], None] | None,
         clock: Callable[[], float] = time.perf_counter,
+        first: int = 1,
     ) -> None:
         super().__init__()
         self.feed = feed
         self.ranks = ranks
         self.say = say or (lambda line: None)
         self.clock = clock
-        self.seconds = self.first_step_seconds = 0.0
+        self.first = first
+        self.seconds = self.first_seconds = 0.0
         self.samples = self.steps = 0
         self._running = False
 
@@ -53,12 +56,12 @@ class Stopwatch(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
         self._running = True
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """Counts the step; the training's first one is kept apart."""
+        """Counts the step; the training's first ones are kept apart."""
         self.steps += 1
         self.counted += 1
-        if self.steps == 1:
+        if self.steps <= self.first:
             settle()
-            self.first_step_seconds = self.clock() - self.began
+            self.first_seconds += self.clock() - self.mark
             self.mark, self.counted = self.clock(), 0
         if self.clock() - self.spoke > EVERY:
             self._within(batch, logs or {})

@@ -20,9 +20,13 @@ class Recipe:
         build: makes the network from a picture's shape and the number of classes.
         epochs: passes over the data, per data set; ``""`` is for any other.
         batch: samples of one rank per step.
-        rate: the peak learning rate of one rank; it is multiplied by the ranks.
-        weight_decay: AdamW's.
+        rate: the peak learning rate of one rank.
+        decay: of the weights, times the rate.
+        warmup: the part of the training in which the rate goes up.
         smoothing: how much of each label is spread over all classes.
+        momentum: None trains with AdamW, a number with Nesterov's momentum.
+        bias_rate: what the rate is multiplied by for biases; only with momentum.
+        adapt: is given the network and the training pictures before training; None does nothing.
     """
 
     name: str
@@ -30,8 +34,12 @@ class Recipe:
     epochs: dict[str, int]
     batch: int
     rate: float
-    weight_decay: float
+    decay: float
+    warmup: float = 0.25
     smoothing: float = 0.0
+    momentum: float | None = None
+    bias_rate: float = 1.0
+    adapt: Callable[[Any, Any], None] | None = None
 
     def epochs_for(self, dataset: str) -> int:
         """Returns the passes over a data set."""
@@ -44,10 +52,23 @@ TUTORIAL = Recipe(
     epochs={"digits": 12, "cifar10": 12, "": 12},
     batch=32,
     rate=7.5e-4,
-    weight_decay=0.01,
+    decay=0.01,
 )
 
-RECIPES = {recipe.name: recipe for recipe in (TUTORIAL,)}
+FAST = Recipe(
+    name="fast",
+    build=model.fast,
+    epochs={"digits": 6, "cifar10": 12, "": 12},
+    batch=512,
+    rate=0.75,
+    decay=0.01,
+    smoothing=0.2,
+    momentum=0.85,
+    bias_rate=16.0,
+    adapt=lambda network, images: model.whiten(network, images[:5000]),
+)
+
+RECIPES = {recipe.name: recipe for recipe in (TUTORIAL, FAST)}
 
 
 def named(name: str) -> Recipe:

@@ -46,13 +46,20 @@ class Shard:
         Returns:
             The samples' numbers and the laps they belong to, both int64 (batch,).
         """
-        first = (step if self.whole else step * self.ranks + self.rank) * self.batch
-        laps, places = np.divmod(np.arange(first, first + self.batch), self.samples)
-        numbers = np.empty_like(places)
-        for lap in np.unique(laps):
-            chosen = laps == lap
-            numbers[chosen] = self._order(int(lap))[places[chosen]]
-        return numbers, laps
+        if step not in self._kept:
+            self._kept.clear()  # augmentation asks for the same step once more, nobody for an older one
+            self._kept[step] = self._found((step if self.whole else step * self.ranks + self.rank) * self.batch)
+        return self._kept[step]
+
+    def _found(self, first: int) -> tuple[Any, Any]:
+        numbers, laps, left = [], [], self.batch
+        while left:
+            lap, place = divmod(first + self.batch - left, self.samples)
+            part = self._order(lap)[place : place + left]
+            numbers.append(part)
+            laps.append(np.full(len(part), lap))
+            left -= len(part)
+        return np.concatenate(numbers), np.concatenate(laps)
 
     def draws(self, step: int) -> np.random.Generator:
         """Returns the random numbers of ``step``, the same on every rank: take ``mine`` of a draw for all."""
@@ -72,6 +79,10 @@ class Shard:
     def halves(self) -> Any:
         """Parts the samples into two random halves: 0 or 1 for each, int8 (samples,)."""
         return np.random.default_rng([self.seed, 2]).integers(0, 2, size=self.samples, dtype=np.int8)
+
+    @cached_property
+    def _kept(self) -> dict[int, tuple[Any, Any]]:
+        return {}
 
     @cached_property
     def _orders(self) -> dict[int, Any]:

@@ -47,6 +47,8 @@ class Settings:
         rate: the learning rate of one rank.
         scaling: how it grows with the ranks: ``"linear"``, ``"sqrt"`` or ``"none"``.
         precision: ``"auto"``, ``"float32"`` or ``"bfloat16"``.
+        step: ``"plain"`` or ``"compiled"``, see :func:`batchhvd.trainer.fitting.fit`; ``"auto"`` compiles on PyTorch
+            with a GPU.
         seed: decides shuffles, augmentation and first weights.
         resume: goes on from the last checkpoint in ``dir``.
     """
@@ -61,6 +63,7 @@ class Settings:
     rate: float | None = None
     scaling: str = "linear"
     precision: str = "auto"
+    step: str = "auto"
     seed: int = 0
     resume: bool = False
 
@@ -80,6 +83,7 @@ def parse(argv: Sequence[str]) -> Settings:
         "--scaling", default="linear", choices=["linear", "sqrt", "none"], help="of the rate with ranks"
     )
     parser.add_argument("--precision", default="auto", choices=["auto", "float32", "bfloat16"])
+    parser.add_argument("--step", default="auto", choices=["auto", "plain", "compiled"])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --dir")
     return Settings(**vars(parser.parse_args(argv)))
@@ -124,7 +128,7 @@ def train(settings: Settings) -> Any:
     test_data = data.x_test, one_hot(data.y_test, data.classes)
 
     plan = planned(settings, data, hvd.size())
-    model = plan.recipe.build(data.x_train.shape[1:], data.classes)
+    model = built(plan, data)
     model.compile(
         optimizer=optimizer(plan),
         loss=keras.losses.CategoricalCrossentropy(label_smoothing=plan.smoothing),
@@ -140,6 +144,7 @@ def train(settings: Settings) -> Any:
         augment=Augment(data.shift, data.flip),
         seed=settings.seed,
         whole=plan.faithful,
+        compiled=backend.compiled(settings.step),
         progress=say,
     )
 
@@ -214,14 +219,32 @@ def planned(settings: Settings, data: datasets.Data, ranks: int) -> Plan:
     )
 
 
-def optimizer(plan: Plan) -> Any:
-    """Makes the optimizer: the tutorial's RMSprop with decay, or AdamW on one cycle."""
+def built(plan: Plan, data: datasets.Data) -> Any:
+    """Builds the recipe's network for the data."""
+    model = plan.recipe.build(plan.shape, plan.classes)
+    if plan.recipe.adapt is not None:
+        plan.recipe.adapt(model, data.x_train)
+    return model
+
+
+def optimizer(plan: Plan, rate: Any = None) -> Any:
+    """Makes the optimizer: the tutorial's RMSprop with decay, or the recipe's own.
+
+    Args:
+        plan: what the recipe and the ranks made of the settings.
+        rate: a number or a schedule; None is the plan's, on one cycle.
+    """
     import keras
 
+    recipe = plan.recipe
     if plan.faithful:
         return keras.optimizers.RMSprop(tutorial_schedule(plan.rate))
-    rate = one_cycle_schedule(steps=plan.steps, peak=plan.rate)
-    return keras.optimizers.AdamW(rate, weight_decay=plan.recipe.weight_decay)
+    rate = rate or one_cycle_schedule(steps=plan.steps, peak=plan.rate, warmup=recipe.warmup)
+    if recipe.momentum is None:
+        return keras.optimizers.AdamW(rate, weight_decay=recipe.decay)
+    from batchhvd.trainer.optimizer import Nesterov
+
+    return Nesterov(rate, momentum=recipe.momentum, decay=recipe.decay, bias_rate=recipe.bias_rate)
 
 
 # --- the result ----------------------------------------------------------------------------------------------------
