@@ -50,9 +50,10 @@ class Disk:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._own = root / ".files"
+        self._own.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in ("staging", "trash"):
             shutil.rmtree(self._own / name, ignore_errors=True)  # left by a service that was killed
-            (self._own / name).mkdir(parents=True, exist_ok=True)
+            (self._own / name).mkdir(exist_ok=True)
         self.sidecar = Sidecar(self._own / "sidecar.sqlite")
 
     def account(self, target: Target) -> Path:

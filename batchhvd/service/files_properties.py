@@ -8,7 +8,7 @@ import stat
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from email.utils import formatdate, parsedate_to_datetime
 
 from batchhvd.service.files_refusal import refuse
@@ -152,7 +152,7 @@ def _date(text: str, name: str) -> float:
 
 def _iso(nanoseconds: int) -> str:
     seconds, rest = divmod(nanoseconds, _SECOND)
-    return f"{_EPOCH + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S}.{rest // 100:07d}Z"
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{rest // 100:07d}Z"
 
 
 def overrides(query: Mapping[str, str]) -> dict[str, str]:
