@@ -79,31 +79,29 @@ class _Track:
     def takes(self, seen: Seen) -> bool:
         """Whether an observation can be the next of this writer in the epoch it is in."""
         if self.done:
-            return seen.ended and seen.step == self.last.step and self._again(seen)
+            return self.repeats(seen)
         fits = self.last.total is None or seen.total == self.last.total
         return fits and (seen.step or 0) > (self.last.step or 0)
 
-    def _again(self, seen: Seen) -> bool:
-        """Whether an epoch's last bar comes once more: with the validation's values, or just as it was."""
-        validated = any(name.startswith("val_") for name in self.metrics)
-        validates = any(name.startswith("val_") for name in seen.metrics)
-        same = all(self.metrics.get(name) == value for name, value in seen.metrics.items())
-        return (validates and not validated) or (bool(seen.metrics) and same)
+    def repeats(self, seen: Seen) -> bool:
+        """Whether it is the epoch's last bar once more, as it was or with the validation's values."""
+        known = [name for name in seen.metrics if name in self.metrics]
+        same = bool(known) and all(self.metrics[name] == seen.metrics[name] for name in known)
+        return self.done and seen.ended and seen.step == self.last.step and same
 
-    def jump(self, seen: Seen) -> float:
-        """Says how unlikely it is that an observation goes on from this writer's last; 0 is a perfect fit."""
-        cost = 0.0
+    def doubt(self, seen: Seen) -> float:
+        """Says how unlikely it is that an observation goes on from this writer's last; about 1 for a good fit.
+
+        A running mean over n steps and one over k < n give the mean over the steps between. Where both are this
+        writer's, it is a plausible one; where they are two writers', it is off by n times their difference.
+        """
+        new, old = seen.step or 1, self.last.step or 0
+        doubt = _time_doubt(self.last, seen) + (5.0 if self.metrics and not seen.metrics else 0.0)
         for name, value in seen.metrics.items():
             if name in self.metrics:
-                cost += self._metric_jump(name, value, seen)
-        return cost + _time_jump(self.last, seen)
-
-    def _metric_jump(self, name: str, value: float, seen: Seen) -> float:
-        before, new, old = self.metrics[name], seen.step or 1, self.last.step or 0
-        batch = (new * value - old * before) / max(new - old, 1)  # the mean over the steps between
-        impossible = batch < -0.01 or (name == "accuracy" and batch > 1.01)
-        # A mean over n steps moves by about 1/n of the spread between batches.
-        return (5.0 if impossible else 0.0) + 0.2 * abs(value - before) * new / (abs(before) + 0.1)
+                between = (new * value - old * self.metrics[name]) / max(new - old, 1)
+                doubt += (new - old) * ((between - self.metrics[name]) / _spread(name, self.metrics[name])) ** 2
+        return doubt
 
     def note(self, seen: Seen) -> None:
         self.last = seen
@@ -121,13 +119,17 @@ class _Track:
         self.epoch, self.done, self.metrics, self.last = epoch, False, {}, Seen(total=self.last.total)
 
 
-def _time_jump(last: Seen, seen: Seen) -> float:
+def _spread(name: str, mean: float) -> float:
+    """How far one step's value lies from the mean, roughly: for an accuracy of 32 samples, else an eighth of it."""
+    return 0.08 if name == "accuracy" else 0.125 * abs(mean) + 0.01
+
+
+def _time_doubt(last: Seen, seen: Seen) -> float:
     """Compares the time that two bars say has passed; their estimates are whole seconds, so late ones say little."""
     before, now = _passed(last), _passed(seen)
     if not before or not now or not last.left or not seen.left:
         return 0.0
-    doubt = 1.0 / min(last.left, seen.left)
-    return 10.0 * max(0.0, abs(math.log(now / before)) - doubt)
+    return 20.0 * max(0.0, abs(math.log(now / before)) - 1.0 / min(last.left, seen.left))
 
 
 def _passed(seen: Seen) -> float | None:
@@ -155,6 +157,7 @@ class Progress:
         self.test: dict[str, float] = {}
         self._ranks = ranks
         self._tracks: list[_Track] = []
+        self._evaluations: list[_Track] = []  # of writers that are through, while others still train
         self._headings: Counter[int] = Counter()
         self._torn: list[Seen] = []  # bars whose metrics will follow elsewhere in the text
         self._tested = False
@@ -249,17 +252,26 @@ class Progress:
         """Returns the writer of an observation; a new one where none of the known can have written it."""
         if seen.epoch is not None or seen.step is None:
             return self._by_epoch(seen)
-        able = [track for track in self._tracks if track.takes(seen)]
+        again = [track for track in self._tracks if track.repeats(seen)]
+        able = again or [track for track in (*self._tracks, *self._evaluations) if track.takes(seen)]
         if able:
-            # No rank gets ahead of the gradients' exchange, so whoever is furthest behind writes next.
+            # Ranks that exchange gradients are in step, so in doubt whoever is behind writes next.
             behind = min(track.last.step or 0 for track in able)
-            return min((t for t in able if (t.last.step or 0) == behind), key=lambda track: track.jump(seen))
+            return min(able, key=lambda t: t.doubt(seen) + min(0.3 * ((t.last.step or 0) - behind), 1.0))
         waiting = [track for track in self._tracks if track.done and track.epoch != self.epochs]
         if waiting and not self._room():
             track = min(waiting, key=lambda track: track.epoch)
             track.begin(track.epoch + 1)
             return track
-        return self._new(seen)
+        return self._new(seen) or self._evaluation()
+
+    def _evaluation(self) -> _Track | None:
+        """Returns the bar of an evaluation that a writer begins which has trained all its epochs."""
+        through = sum(track.done and track.epoch == self.epochs for track in self._tracks)
+        if len(self._evaluations) >= through:
+            return None
+        self._evaluations.append(_Track(0))
+        return self._evaluations[-1]
 
     def _room(self) -> bool:
         """Whether another writer may still appear: as many as headings of the first epoch, or as ranks."""

@@ -93,7 +93,9 @@ def _people(found: Any) -> None:
     elif not isinstance(found, list):
         table([_facts(found)])
     elif found:
-        table([_facts(item) for item in found])
+        items = [_facts(item) for item in found]
+        said = {name for item in items for name, value in item.items() if value not in ("", None, False)}
+        table([{name: value for name, value in item.items() if name in said} for item in items])
     else:
         click.secho("none", dim=True, err=True)
 

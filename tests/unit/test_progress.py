@@ -8,6 +8,7 @@ import pytest
 
 from batchhvd.progress import Progress
 
+RECORDED = Path(__file__).parents[1] / "data" / "keras3-two-ranks.txt"
 SAMPLE = Path(__file__).parents[1] / "data" / "tutorial-output.txt"
 
 
@@ -98,6 +99,21 @@ def test_the_tutorials_own_unreadable_sample_becomes_four_bars():
     assert sorted(bar.step for bar in progress.bars) == [7, 8, 8, 8]  # it is cut off before the fourth gets there
     assert {bar.metrics["loss"] for bar in progress.bars if bar.step == 8} == {2.3113, 2.3169, 2.3152}
     assert {(bar.epoch, bar.epochs, bar.total) for bar in progress.bars} == {(1, 25, 1563)}
+
+
+def test_two_ranks_of_a_real_keras_3_that_drift_apart():
+    """Recorded from two ranks without a common step: one is an epoch ahead, and evaluates while the other trains."""
+    progress = Progress(ranks=2)
+    progress.feed(RECORDED.read_bytes().decode("utf-8"))
+    values = [(r.writer, r.epoch, r.metrics["loss"], r.metrics["val_loss"]) for r in progress.records]
+    assert values == [
+        (1, 1, 0.7443, 0.7284),
+        (2, 1, 0.6863, 0.6527),
+        (1, 2, 0.7281, 0.7162),
+        (2, 2, 0.6840, 0.6530),
+        (1, 3, 0.7176, 0.7076),
+        (2, 3, 0.6821, 0.6532),
+    ]
 
 
 def test_one_ranks_estimate_of_time_keeps_it_apart_in_the_sample():
