@@ -56,6 +56,7 @@ PARTIAL = 0.2  # seconds that an unfinished line may wait
 BEAT = 0.2  # seconds between two looks at stop.json
 DOUBT = 0.3  # seconds after which a failure counts as a rank's own: a batch system signals ranks and runner together
 TAIL = 20  # lines kept of each rank
+KEPT = 30 * 86400  # seconds that a prepared layer is kept after its last use
 IDLE_SHARE = 0.1  # of a core; a rank below that only waits (Horovod's own thread takes a few percent)
 
 
@@ -1048,8 +1049,8 @@ class Preparation:
         """Runs it in a layer, once: whoever comes while it runs waits, whoever comes later finds it done."""
         node = self.node
         layer = self.layers / layer_name(self.command, node.place.variables())
-        lock = os.open(layer.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        node.attend(lambda: _locked(lock) or node.stop() is not None)
+        lock = _open_lock(layer)  # held to the end of this node, so that nobody removes the layer
+        node.attend(lambda: _locked(lock, fcntl.LOCK_EX) or node.stop() is not None)
         if node.stop() is not None:
             raise Stopped
         done = (layer / "done").exists()
@@ -1060,9 +1061,19 @@ class Preparation:
         if code:
             shutil.rmtree(layer)
         else:
+            os.utime(layer)
+            fcntl.flock(lock, fcntl.LOCK_SH)
             node.view = self._stacked(layer / "changes")
-        os.close(lock)
+        self._forget()
         return code, tail
+
+    def _forget(self) -> None:
+        """Removes layers that nobody has used for a long time."""
+        for done in self.layers.glob("*/done"):
+            layer, lock = done.parent, _open_lock(done.parent)
+            if time.time() - layer.stat().st_mtime > KEPT and _locked(lock, fcntl.LOCK_EX):
+                shutil.rmtree(layer)
+            os.close(lock)
 
     def _fill(self, layer: Path) -> tuple[int, list[str]]:
         shutil.rmtree(layer, ignore_errors=True)  # what a preparation that was killed has left
@@ -1117,9 +1128,13 @@ class Preparation:
         return View(folder / f"root-{self.node.index}", changes, below, [folder, self.node.logs, *shares])
 
 
-def _locked(descriptor: int) -> bool:
+def _open_lock(layer: Path) -> int:
+    return os.open(layer.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _locked(descriptor: int, kind: int) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

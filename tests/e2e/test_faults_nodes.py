@@ -82,6 +82,17 @@ def test_a_frozen_runner_is_killed_when_the_job_is_terminated(world: Live) -> No
     assert not processes(world.root)
 
 
+def test_a_run_has_ended_only_when_its_guards_are_gone(world: Live) -> None:
+    go = 'until [ -e "$AZ_BATCHAI_SHARED_JOB_TEMP/go" ]; do sleep 0.02; done'
+    world.command("j", f"echo up; {go}", nodes=1)
+    world.up("j", 1)
+    guard = world.node("j", 0)["guard"]["pid"]
+    os.kill(guard, signal.SIGSTOP)  # it hangs; it is killed when it has been waited for long enough
+    (world.folder("j") / "shared" / "go").touch()
+    assert world.ended("j") == "succeeded"
+    assert ticks(guard) is None
+
+
 def test_a_process_id_that_was_given_to_another_process_is_not_mistaken(world: Live) -> None:
     world.command("j", "exec sleep 60", nodes=1)
     world.ranks_run("j", 1)

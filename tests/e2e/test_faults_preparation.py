@@ -60,6 +60,16 @@ def test_it_runs_once_for_each_distinct_command(world: Live) -> None:
     assert world.log("l", f"stdout-job_prep-{world.of('l').private['nodes'][0]}.txt") != first
 
 
+def test_layers_that_nobody_has_used_for_long_are_removed(world: Live) -> None:
+    for name in ("old", "young"):
+        assert prepare(world, name, f"echo {name}", nodes=1) == "succeeded"
+    old = next(p.parent for p in (world.root / "layers").glob("*/done") if "old" in p.read_text())
+    os.utime(old, (0, 0))
+    assert prepare(world, "j", "echo another", nodes=1) == "succeeded"
+    assert not old.exists()
+    assert len(list((world.root / "layers").glob("*/done"))) == 2
+
+
 def test_a_failing_preparation_is_a_failure_of_its_own_and_is_not_kept(world: Live) -> None:
     assert prepare(world, "j", "echo almost; exit 7", "echo never") == "failed"
     assert world.error("j")[0] == "JobPreparationFailed"
