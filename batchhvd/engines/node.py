@@ -1050,7 +1050,7 @@ class Preparation:
         node = self.node
         layer = self.layers / layer_name(self.command, node.place.variables())
         lock = _open_lock(layer)  # held to the end of this node, so that nobody removes the layer
-        node.attend(lambda: _locked(lock, fcntl.LOCK_EX) or node.stop() is not None)
+        node.attend(lambda: _turn(lock, layer / "done") or node.stop() is not None)
         if node.stop() is not None:
             raise Stopped
         done = (layer / "done").exists()
@@ -1130,6 +1130,15 @@ class Preparation:
 
 def _open_lock(layer: Path) -> int:
     return os.open(layer.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _turn(lock: int, done: Path) -> bool:
+    """Takes a layer's lock: shared with others where the layer is done, else alone."""
+    if _locked(lock, fcntl.LOCK_SH):
+        if done.exists():
+            return True
+        fcntl.flock(lock, fcntl.LOCK_UN)
+    return _locked(lock, fcntl.LOCK_EX)
 
 
 def _locked(descriptor: int, kind: int) -> bool:
