@@ -6,6 +6,7 @@ read from there for each request, so that it goes on after the service was start
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -149,6 +150,10 @@ class Connection:
         from azure.core import PipelineClient
         from azure.core.pipeline.policies import HeadersPolicy, UserAgentPolicy
 
+        # A stream lives through lost connections; nobody's terminal needs a line for each of them.
+        noise = logging.getLogger("azure.core.pipeline.transport")
+        if not noise.handlers:
+            noise.addHandler(logging.NullHandler())
         # No retries here: whoever follows a growing file counts its bytes and knows better where to go on.
         policies = [HeadersPolicy(), UserAgentPolicy(sdk_moniker="batchhvd")]
         return self._made(PipelineClient(self._endpoint, policies=policies, **self._transport()))

@@ -185,6 +185,35 @@ def test_a_download_that_was_cut_goes_on(share: FileShare, here: Path) -> None:
     assert [path.name for path in here.iterdir()] == ["big.bin"]
 
 
+@pytest.mark.parametrize("times", [1, 100])
+def test_a_file_that_is_written_while_it_is_read(share: FileShare, here: Path, service: Any, times: int) -> None:
+    (here / "big.bin").write_bytes(b"a" * 3 * PIECE)
+    share.upload("big.bin")
+    inside = service.root / "shares" / share.parent.name / share.name / "big.bin"
+    transport = share._client()._pipeline._transport._transport
+    send, left, letter = transport.send, [times], iter("bcdefghijklmnopqrstuvwxyz" * 8)
+
+    def writing(request: Any, **options: Any) -> Any:
+        answer = send(request, **options)
+        if request.method == "GET" and left[0]:
+            left[0] -= 1
+            with inside.open("r+b") as file:
+                file.write(next(letter).encode() * 3 * PIECE)
+        return answer
+
+    transport.send = writing
+    try:
+        if times == 1:
+            share.download("big.bin", "copy.bin")
+            assert (here / "copy.bin").read_bytes() == b"b" * 3 * PIECE
+        else:
+            with pytest.raises(Conflict, match="Download it when the job has ended"):
+                share.download("big.bin", "copy.bin")
+            assert [path.name for path in here.iterdir()] == ["big.bin"]
+    finally:
+        transport.send = send
+
+
 def test_a_bad_network(place: Any, share: FileShare, here: Path, service: Any, tmp_path: Path) -> None:
     proxy = Cutter(lambda: service.url, most=3_000_000)
     session = through(proxy, service.root, tmp_path / "via")
