@@ -69,7 +69,7 @@ _UNUSABLE = re.compile("down|drain.*|drng|fail.*|error|inval|maint|unk.*|.*[*]")
 _FIELDS = ("JobID", "State", "Reason", "RestartCnt", "exit_code", "EndTime", "WorkDir")
 _AWAY = re.compile(r"unable to contact slurm|connection refused|connect failure|timed out|communication", re.I)
 _AGAIN = 5.0  # seconds between two cancellations of the same job
-_SETTLE = 5.0  # seconds that the records of a job that is over may take to be seen (network file systems)
+_SETTLE = 3.0  # seconds that the records of a job that is over may take to be seen (network file systems)
 _PACKAGE = "slurm-client"
 
 

@@ -210,24 +210,43 @@ class EngineContract:
         assert stage.run(task).state == "succeeded"
         assert sorted(stage.text(task)) == sorted(text * 2)
 
-    def test_errors_go_to_their_own_file(self, stage: Stage) -> None:
-        task = stage.task("echo out; echo err >&2", nodes=2)
-        stage.run(task)
-        assert (stage.lines(task), stage.lines(task, "stderr.txt")) == (["out"] * 2, ["err"] * 2)
+    # -- one run that goes well, seen from all sides --
 
-    def test_each_node_has_a_log_of_its_own(self, stage: Stage) -> None:
-        task = stage.task("true", nodes=3, notices=("a notice for all",))
-        stage.run(task)
+    @pytest.fixture(scope="class")
+    @classmethod
+    def good(cls, make: Callable[[], Engine], tmp_path_factory: pytest.TempPathFactory) -> tuple[Stage, Task]:
+        """Returns the stage and the task of a run of three ranks on two nodes that has ended well."""
+        stage = Stage(make, tmp_path_factory.mktemp("good") / "the röot")
+        task = stage.task(GOOD, nodes=2, ranks=(2, 1), environment=VARIABLES, notices=("a notice for all",))
+        status = stage.run(task)
+        assert status.state == "succeeded", status
+        return stage, task
+
+    def test_output_and_errors_go_to_files_of_their_own(self, good: tuple[Stage, Task]) -> None:
+        stage, task = good
+        assert (stage.lines(task, "stderr.txt"), len(stage.lines(task))) == (["error"] * 3, 6)
+
+    def test_each_node_has_a_log_of_its_own(self, good: tuple[Stage, Task]) -> None:
+        stage, task = good
         for node in task.nodes:
             assert "a notice for all" in stage.text(task, f"execution-{node}.log")
 
-    # -- what ranks are told --
+    def test_variables_reach_the_ranks_with_those_before_them_expanded(self, good: tuple[Stage, Task]) -> None:
+        stage, task = good
+        told = [line for line in stage.lines(task) if line.startswith("told")]
+        assert told == ["told /a b/ü/c|/a b/ü/c/d|x\"y $NOT 'z'"] * 3
 
-    def test_variables_reach_the_ranks_with_those_before_them_expanded(self, stage: Stage) -> None:
-        environment = {"BASE": "/a b/ü", "PLACE": "$BASE/c", "OTHER": "${PLACE}/d", "ODD": "x\"y $NOT 'z'"}
-        task = stage.task('printf "%s|%s|%s\\n" "$PLACE" "$OTHER" "$ODD"', environment=environment)
-        stage.run(task)
-        assert stage.lines(task) == ["/a b/ü/c|/a b/ü/c/d|x\"y $NOT 'z'"] * 2
+    def test_each_rank_knows_its_place(self, good: tuple[Stage, Task]) -> None:
+        stage, task = good
+        first, second = task.nodes
+        places = sorted(line for line in stage.lines(task) if line.startswith("place"))
+        assert places == [
+            f"place 0 3 0 2 0 2 {first}",
+            f"place 1 3 1 2 0 1 {first}",
+            f"place 2 3 0 1 1 2 {second}",
+        ]
+
+    # -- what ranks are told --
 
     def test_secrets_reach_the_ranks_and_nobody_else(self, stage: Stage) -> None:
         secret = "s3cr$t \"quoted\" 'ü'"
@@ -242,13 +261,6 @@ class EngineContract:
             if path.is_file() and path.stat().st_mode & 0o077:
                 text = path.read_text(encoding="utf-8")
                 assert secret not in text and json.dumps(secret) not in text, path
-
-    def test_each_rank_knows_its_place(self, stage: Stage) -> None:
-        names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE", "HOSTNAME")
-        task = stage.task("echo " + " ".join(f"$HOROVOD_{name}" for name in names), nodes=2, ranks=(2, 1))
-        stage.run(task)
-        first, second = task.nodes
-        assert sorted(stage.lines(task)) == [f"0 3 0 2 0 2 {first}", f"1 3 1 2 0 1 {first}", f"2 3 0 1 1 2 {second}"]
 
     def test_ranks_meet_at_the_rendezvous(self, stage: Stage) -> None:
         (stage.root / "täsk one").mkdir(parents=True)
@@ -358,6 +370,17 @@ class EngineContract:
     def test_it_has_nodes(self, stage: Stage) -> None:
         assert stage.engine.nodes() >= 3
 
+
+GOOD = """
+echo "told $PLACE|$OTHER|$ODD"
+echo "error" >&2
+for name in RANK SIZE LOCAL_RANK LOCAL_SIZE CROSS_RANK CROSS_SIZE HOSTNAME; do
+    name=HOROVOD_$name
+    set -- "$@" "${!name}"
+done
+echo "place $*"
+"""
+VARIABLES = {"BASE": "/a b/ü", "PLACE": "$BASE/c", "OTHER": "${PLACE}/d", "ODD": "x\"y $NOT 'z'"}
 
 # Every rank tells the meeting point its number and asks for those of the others.
 MEET = """

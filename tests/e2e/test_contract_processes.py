@@ -11,6 +11,7 @@ from tests.e2e.engine_contract import EngineContract
 
 
 class TestProcesses(EngineContract):
-    @pytest.fixture
-    def make(self) -> Callable[[], Processes]:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def make(cls) -> Callable[[], Processes]:
         return Processes

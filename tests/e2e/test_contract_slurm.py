@@ -13,6 +13,7 @@ from tests.e2e.engine_contract import EngineContract
 
 @pytest.mark.slurm
 class TestSlurm(EngineContract):
-    @pytest.fixture
-    def make(self, slurm: Bed) -> Callable[[], Slurm]:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def make(cls, slurm: Bed) -> Callable[[], Slurm]:
         return lambda: Slurm(bin=str(slurm.bin), pause=0.1)

@@ -148,7 +148,7 @@ def configuration(folder: Path, nodes: int, cpus: int, memory: int, gpus: int) -
         "ReturnToService": "2",
         "SlurmdTimeout": "10",
         "InactiveLimit": "0",
-        "KillWait": "5",
+        "KillWait": "4",
         "MessageTimeout": "4",
         "MinJobAge": "3600",
         "MaxJobCount": "20000",
