@@ -12,8 +12,6 @@ import pytest
 
 from tests.e2e.faults import Live, live, processes, until
 
-PROBE = Path("/etc/batchhvd-probe ü")
-
 
 @pytest.fixture(scope="session", autouse=True)
 def possible() -> None:
@@ -33,15 +31,15 @@ def prepare(world: Live, name: str, preparation: str, command: str = "true", nod
     return world.ended(name)
 
 
-def test_a_preparation_changes_the_ranks_world_and_not_the_machine(world: Live) -> None:
-    before = {path: path.stat().st_mtime_ns for path in (Path("/etc"), Path("/usr/bin"), Path("/root"))}
-    preparation = f"touch '{PROBE}'; pip --version; rm /etc/hostname; echo done; echo to stderr >&2"
-    command = f"ls '{PROBE}' && ! ls /etc/hostname && echo own > /etc/rank && cat /etc/rank"
+def test_a_preparation_changes_the_ranks_world_and_not_the_machine(world: Live, tmp_path: Path) -> None:
+    machine = tmp_path / "machine ü"  # lies on the machine's disk and outside the service's folder
+    machine.mkdir()
+    (machine / "there").write_text("there\n")
+    preparation = f"cd '{machine}'; echo made > made; rm there; pip --version; echo done; echo to stderr >&2"
+    command = f"cd '{machine}' && cat made && ! ls there && echo own > own && cat own"
     assert prepare(world, "j", preparation, command) == "succeeded", world.info("j")
-    assert world.log("j").count("own") == 2
-    assert not PROBE.exists()
-    assert Path("/etc/hostname").exists()
-    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert sorted(world.log("j").split()) == ["made", "made", "own", "own"]
+    assert {path.name: path.read_text() for path in machine.iterdir()} == {"there": "there\n"}
     names = world.of("j").private["nodes"]
     for name in names:  # each node's log has all of it, although it ran once
         assert world.log("j", f"stdout-job_prep-{name}.txt").endswith("done\n")
@@ -108,7 +106,7 @@ def test_nothing_stays_mounted(world: Live) -> None:
 
 def test_where_it_is_not_wanted_it_is_skipped_with_a_notice(tmp_path: Path) -> None:
     with live(tmp_path / "wurzel ü", prepare="skip") as world:
-        assert prepare(world, "j", f"touch '{PROBE}'", "echo ran", nodes=1) == "succeeded"
+        assert prepare(world, "j", "echo never", "echo ran", nodes=1) == "succeeded"
         name = world.of("j").private["nodes"][0]
         assert "was skipped" in world.log("j", f"stdout-job_prep-{name}.txt")
         assert "is skipped" in world.execution_log("j")
