@@ -25,7 +25,8 @@ print("rank", os.environ["HOROVOD_RANK"], "of", os.environ["HOROVOD_SIZE"], *sys
 """
 # Writes where apt and pip write.
 STAND_IN = r"""
-set -e; site=$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
+set -e; test "$(stat -c %d /)" != DEVICE || exit 99  # nothing of this on the machine itself
+site=$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
 touch /usr/bin/batchhvd-probe /var/lib/apt/batchhvd-probe "$site/batchhvd_probe.py"
 printf '%s\n' 'Package: batchhvd-probe' 'Status: install ok installed' 'Maintainer: x <x@y>' 'Architecture: all' \
     'Version: 1' 'Description: x' '' >> /var/lib/dpkg/status
@@ -59,7 +60,7 @@ def job() -> dict[str, Any]:
     share = properties["mountVolumes"]["azureFileShares"][0]
     share.update(azureFileUrl="https://acc.file.core.windows.net/share", accountName="acc", credentials={})
     if "BATCHHVD_TEST_NETWORK" not in os.environ:
-        properties["jobPreparation"]["commandLine"] = STAND_IN
+        properties["jobPreparation"]["commandLine"] = STAND_IN.replace("DEVICE", str(os.stat("/").st_dev))
     return properties
 
 
