@@ -124,7 +124,8 @@ def broadcast_model(model: Any, root_rank: int = 0) -> None:
 
 
 def _array(variable: Any) -> Any:
-    return keras.ops.convert_to_numpy(variable)
+    # The value and not the variable: numpy warns of the way in which variables turn themselves into arrays.
+    return keras.ops.convert_to_numpy(getattr(variable, "value", variable))
 
 
 def samples_seen(model: Any) -> float:

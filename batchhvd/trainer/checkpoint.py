@@ -279,4 +279,4 @@ def _seeds(model: Any) -> list[Any]:
 def _array(variable: Any) -> Any:
     import keras
 
-    return np.asarray(keras.ops.convert_to_numpy(variable))
+    return np.asarray(keras.ops.convert_to_numpy(getattr(variable, "value", variable)))

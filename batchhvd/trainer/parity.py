@@ -151,7 +151,7 @@ def trace(model: Any, data: tuple[Any, Any], test: tuple[Any, Any], batch: int) 
 def _momentums(model: Any) -> list[Any]:
     import keras
 
-    return [keras.ops.convert_to_numpy(variable) for variable in model.optimizer.momentums]
+    return [keras.ops.convert_to_numpy(variable.value) for variable in model.optimizer.momentums]
 
 
 def _compare(together: Trace, alone: Trace, ranks: int, batch: int) -> Parity:

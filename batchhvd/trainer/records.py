@@ -73,11 +73,15 @@ class EpochRecords(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has
             "images": int(images),
             "images_per_second": round(images / seconds, 1) if seconds > 0 else 0.0,
             **{name: float(value) for name, value in logs.items()},
-            "learning_rate": float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate)),
+            "learning_rate": _number(self.model.optimizer.learning_rate),
             "ranks": world().size,
         }
         with self.path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(record) + "\n")
+
+
+def _number(variable: Any) -> float:
+    return float(keras.ops.convert_to_numpy(getattr(variable, "value", variable)))
 
 
 def read_records(path: Path | str) -> list[dict[str, Any]]:

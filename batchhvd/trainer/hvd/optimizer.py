@@ -190,7 +190,8 @@ def DistributedOptimizer(
         return optimizer
     inner = optimizer.inner_optimizer if isinstance(optimizer, keras.optimizers.LossScaleOptimizer) else optimizer
     passes = _accumulate(inner, backward_passes_per_step, average_aggregated_gradients)
-    _layer(inner, Distributed, name, {"reduction": Reduction(op, compression, sparse_as_dense, passes)})
+    if not isinstance(inner, Distributed):
+        _layer(inner, Distributed, name, {"reduction": Reduction(op, compression, sparse_as_dense, passes)})
     if inner is not optimizer:
         _layer(optimizer, DistributedLossScale, name and f"{name}.scale", {})
     return optimizer

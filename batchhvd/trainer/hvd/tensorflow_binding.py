@@ -70,6 +70,7 @@ class Collectives:
 
     def gather(self, tensor: Any, name: str) -> Any:
         """Joins tensors of all ranks along the first dimension."""
+        tensor = tf.convert_to_tensor(tensor)
         found = self.module.allgather(tensor, name=name, ignore_name_scope=True)
         return tf.ensure_shape(found, [None, *tensor.shape[1:]])
 
