@@ -253,23 +253,27 @@ def _fetch(file: ShareFileClient, there: Any, target: Path, meter: _Meter) -> bo
     for stale in set(target.parent.glob(f".{glob.escape(target.name)}.*.part")) - {scratch}:
         stale.unlink()
     with scratch.open("ab") as data:
-        start = data.tell()
-        meter.add(start, sent=False)
-        for piece in _read_ahead(file, there, start):
-            if piece is None:  # written meanwhile
-                data.close()
-                scratch.unlink()
-                meter.add(-start, sent=False)
-                return False
+        done = data.tell()
+        meter.add(done, sent=False)
+        for piece in _read_ahead(file, there, done):
+            if piece is None:
+                break
             data.write(piece)
-            start += len(piece)
+            done += len(piece)
             meter.add(len(piece))
-    if _known_md5(there) not in (b"", _md5(scratch)):
-        scratch.unlink()
-        meter.add(-start, sent=False)
+    if _is_whole(file, there, scratch):
+        scratch.replace(target)
+        return True
+    scratch.unlink()
+    meter.add(-done, sent=False)
+    return False
+
+
+def _is_whole(file: ShareFileClient, there: Any, scratch: Path) -> bool:
+    """Whether the copy is all of the file, and nobody wrote the file since the copying began."""
+    if _size(scratch) != there.size or file.get_file_properties().etag != there.etag:
         return False
-    scratch.replace(target)
-    return True
+    return _known_md5(there) in (b"", _md5(scratch))
 
 
 def _read_ahead(file: ShareFileClient, there: Any, start: int) -> Iterator[bytes | None]:
