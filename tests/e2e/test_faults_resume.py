@@ -10,7 +10,7 @@ import pytest
 from batchhvd.service import drills
 from tests.e2e.faults import MOUNTED, Live, live, until
 
-# Stands for a training: each step depends on all before it, rank 0 keeps checkpoints, a fresh start goes on from the last.
+# Stands for a training: a step depends on all before it, rank 0 keeps checkpoints, a fresh start goes on from the last.
 TRAINING = """
 import hashlib, json, os, pathlib, sys, time
 
