@@ -67,7 +67,7 @@ _REASONS = {
 }
 _UNUSABLE = re.compile("down|drain.*|drng|fail.*|error|inval|maint|unk.*|.*[*]")
 _FIELDS = ("JobID", "State", "Reason", "RestartCnt", "exit_code", "EndTime", "WorkDir")
-_AWAY = re.compile(r"unable to contact slurm|connection refused|connect failure|timed out|communication", re.I)
+_UNKNOWN = "Invalid job id"  # what squeue says when it knows none of the jobs; any other failure is no answer
 _AGAIN = 5.0  # seconds between two cancellations of the same job
 _SETTLE = 3.0  # seconds that the records of a job that is over may take to be seen (network file systems)
 _PACKAGE = "slurm-client"
@@ -294,7 +294,7 @@ class Slurm:
             return None
         fields = ",".join(f"{name}:|" for name in _FIELDS)
         answer = self._run("squeue", "--noheader", "--states=all", which, f"--Format={fields}")
-        if answer.returncode and _AWAY.search(answer.stderr):
+        if answer.returncode and _UNKNOWN not in answer.stderr:
             self._silent = time.monotonic()
             return None
         return dict(_job_of(line) for line in answer.stdout.splitlines())  # no line for a job that is not known

@@ -97,6 +97,16 @@ def test_accounting_is_asked_for_what_the_controller_has_forgotten(bin: Path, tm
     assert engine.status([handle])[handle].state == "lost"
 
 
+@pytest.mark.parametrize(
+    ("told", "state"), [("Invalid job id specified", "lost"), ("Socket timed out", "queued"), ("what?", "queued")]
+)
+def test_only_a_clear_no_makes_a_job_lost(bin: Path, tmp_path: Path, told: str, state: str) -> None:
+    engine = Slurm(bin=str(bin))
+    handle = engine.submit(task(tmp_path))
+    answer(bin, "squeue", f'echo "slurm_load_jobs error: {told}" >&2; exit 1')
+    assert engine.status([handle])[handle].state == state
+
+
 def test_a_controller_that_does_not_answer_is_left_alone_for_a_while(bin: Path, tmp_path: Path) -> None:
     engine = Slurm(bin=str(bin), pause=60)
     handle = engine.submit(task(tmp_path))
