@@ -7,7 +7,6 @@ Exit codes: 0 done; 1 refused or failed; 2 wrong arguments or a wrong file; 3 no
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Sequence
 
@@ -81,7 +80,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("azure").addHandler(logging.NullHandler())
     try:
         code = main_group.main(arguments, prog_name="batchhvd", standalone_mode=False)
-        sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -91,10 +89,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except BatchHvdError as error:
         click.secho(f"batchhvd: {error}", fg="red", err=True)
         return code_of(error)
-    except BrokenPipeError:
-        # Whoever read this has gone; the interpreter would say so again when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
     return code if isinstance(code, int) else 0
 
 

@@ -41,6 +41,11 @@ class Finding:
     found: str
     mend: str = ""
 
+    def __str__(self) -> str:
+        """Says it in a line, with the command below where there is one."""
+        mark = {"ok": "✓", "optional": "–"}.get(self.state, "✗")
+        return f"{mark} {self.what:<14} {self.found}" + (f"\n{'':17}mend it with: {self.mend}" if self.mend else "")
+
 
 def examine() -> list[Finding]:
     """Looks at everything; starts Horovod on two ranks, which takes some seconds."""

@@ -195,8 +195,10 @@ class Progress:
         return tuple(sorted(found, key=lambda epoch: (epoch.epoch, epoch.writer)))
 
     def table(self) -> list[dict[str, float]]:
-        """Returns one record per epoch: ``epoch``, the metrics' means over the writers, and where known ``seconds``
-        (of the slowest) and ``images_per_second``."""
+        """Returns one record per epoch: ``epoch`` and the metrics' means over the writers.
+
+        Where they are known, also ``seconds`` (of the slowest) and ``images_per_second`` (of all ranks).
+        """
         numbers = sorted({record.epoch for record in self.records})
         return [_mean(number, [record for record in self.records if record.epoch == number]) for number in numbers]
 
@@ -252,8 +254,7 @@ class Progress:
         """Returns the writer of an observation; a new one where none of the known can have written it."""
         if seen.epoch is not None or seen.step is None:
             return self._by_epoch(seen)
-        again = [track for track in self._tracks if track.repeats(seen)]
-        able = again or [track for track in (*self._tracks, *self._evaluations) if track.takes(seen)]
+        able = [track for track in (*self._tracks, *self._evaluations) if track.takes(seen)]
         if able:
             # Ranks that exchange gradients are in step, so in doubt whoever is behind writes next.
             behind = min(track.last.step or 0 for track in able)

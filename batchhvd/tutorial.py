@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from attrs import define, field, frozen
@@ -117,14 +117,16 @@ def run(options: Options, console: Console, *, live: bool = True) -> int:
     if found and found.engine != options.engine:
         problem = f"a service with engine {found.engine} runs in {root} (process {found.pid})"
         raise SpecError(problem, remedy="end it with `batchhvd serve --stop`, or give another --root")
-    try:
-        return _tutorial(options, root, Steps(console), live)
-    except KeyboardInterrupt:
-        console.print("[yellow]Interrupted:[/yellow] the job was terminated, nothing runs any more.")
-        return INTERRUPTED
-    finally:
-        if found is None:
-            localservice.stop(root)
+    with ExitStack() as ending:
+        try:
+            return _tutorial(options, root, Steps(console), live, ending)
+        except KeyboardInterrupt:
+            console.print("[yellow]Interrupted:[/yellow] the job was terminated, nothing runs any more.")
+            return INTERRUPTED
+        finally:
+            ending.enter_context(_uninterrupted())
+            if found is None:
+                localservice.stop(root)
 
 
 def _check(options: Options) -> None:
@@ -134,7 +136,7 @@ def _check(options: Options) -> None:
         raise SpecError(f"there is no folder {options.data}", remedy="give the folder that holds cifar-10-batches-py")
 
 
-def _tutorial(options: Options, root: Path, steps: Steps, live: bool) -> int:
+def _tutorial(options: Options, root: Path, steps: Steps, live: bool, ending: ExitStack) -> int:
     with steps("service") as say:
         session = batchhvd.local(root, engine=options.engine)
         _clear(session)
@@ -143,7 +145,8 @@ def _tutorial(options: Options, root: Path, steps: Steps, live: bool) -> int:
     try:
         return _in_group(options, root, session, steps, live)
     finally:
-        with _uninterrupted(), steps("clean-up") as say:
+        ending.enter_context(_uninterrupted())
+        with steps("clean-up") as say:
             _end(group)
             session.close()
             say("job, cluster, share and group are deleted")
@@ -155,11 +158,12 @@ def _uninterrupted() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _clear(session: Session) -> None:

@@ -110,6 +110,7 @@ def logs(
     if not match:
         raise click.UsageError(f"job {name} has written no {file} yet; `batchhvd job files {name}` lists what there is")
     sys.stdout.buffer.write(match[0].read()[cursor:])
+    sys.stdout.buffer.flush()
 
 
 def _follow(settings: Settings, found: Job, file: str, *, cursor: int, bars: bool, output: str = "stdouterr") -> None:

@@ -111,7 +111,10 @@ def doctor(settings: Settings, output: str | None, expression: Any) -> None:
     console = settings.console(stderr=True)
     with console.status("examining …") if settings.progress and console.is_terminal else nullcontext():
         findings = examination.examine()
-    display(findings, output, expression)
+    if output or expression is not None:
+        display(findings, output, expression)
+    else:
+        click.echo("\n".join(map(str, findings)))
     if not examination.healthy(findings):
         raise click.exceptions.Exit(1)
 

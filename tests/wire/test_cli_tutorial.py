@@ -81,6 +81,7 @@ def test_ctrl_c_leaves_no_rank_and_no_service(tmp_path: Path, poll: Callable[...
     process, root = begun(tmp_path, sleep=100)
     started = poll(lambda: len(pids(root)) == 2 and all(pids(root)) and pids(root), 60)
     process.send_signal(signal.SIGINT)
+    poll(lambda: "cifar_distributed failed" in (root / "service.log").read_text(encoding="utf-8"), 60)
     process.send_signal(signal.SIGINT)  # people press it twice
     text, _ = process.communicate(timeout=60)
     assert process.returncode == 130, text
