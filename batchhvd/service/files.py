@@ -98,11 +98,13 @@ class Files:
 
     async def _answer(self, scope: Mapping[str, Any], receive: Receive) -> Answer | None:
         try:
-            action, request = self._gate.admit(files_request.read(scope))
+            request = files_request.read(scope)
+            given = self._gate.admit(request)
             body = await _body(receive)
             if body is None:
                 return None
-            return await self._in_worker(self._act, action, evolve(request, body=body))
+            request = evolve(request, body=body, source=given.source, may_replace=given.may_replace)
+            return await self._in_worker(self._act, given.action, request)
         except ServiceError as error:
             return refusal(error)
         except Exception:
@@ -165,11 +167,11 @@ async def _body(receive: Receive) -> bytes | None:
 
 
 def _common(scope: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the headers of every answer."""
-    asked = {name: value.decode("latin-1") for name, value in scope["headers"]}
-    headers = {"x-ms-request-id": str(uuid.uuid4()), "x-ms-version": asked.get(b"x-ms-version", _VERSION)}
-    if b"x-ms-client-request-id" in asked:
-        headers["x-ms-client-request-id"] = asked[b"x-ms-client-request-id"]
+    """Returns the headers of every answer: the request's own version and id come back."""
+    headers = {"x-ms-request-id": str(uuid.uuid4()), "x-ms-version": _VERSION}
+    for name, value in scope["headers"]:
+        if name in (b"x-ms-version", b"x-ms-client-request-id"):
+            headers[name.decode()] = value.decode("latin-1")
     return headers
 
 

@@ -4,13 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from attrs import evolve
+from attrs import frozen
 
 from batchhvd.service import files_sas, files_sharedkey
 from batchhvd.service.files_refusal import refuse
 from batchhvd.service.files_request import Request, Target, read_url
 from batchhvd.service.files_route import Action, find
 from batchhvd.service.files_sas import Grant
+
+
+@frozen
+class Pass:
+    """What a request may do.
+
+    Attributes:
+        action: the operation.
+        source: what a copy or rename takes, or None.
+        may_replace: whether a file that is there may be made anew.
+    """
+
+    action: Action
+    source: Target | None
+    may_replace: bool
 
 
 class Gate:
@@ -20,14 +35,14 @@ class Gate:
         self._keys = keys
         self._now = now
 
-    def admit(self, request: Request) -> tuple[Action, Request]:
-        """Returns the operation and the request, with what it may use noted in it; refuses everything else."""
+    def admit(self, request: Request) -> Pass:
+        """Returns the operation that a request means and what it may use; refuses what it may not do."""
         grant = self._grant(request)
         action = find(request)
         action.check(grant)
         rename, copy = request.header("x-ms-file-rename-source"), request.header("x-ms-copy-source")
         source = self._source(request, grant, rename or copy, "d" if rename else "r") if rename or copy else None
-        return action, evolve(request, source=source, may_replace=grant.letters is None or "w" in grant.letters)
+        return Pass(action, source, grant.letters is None or "w" in grant.letters)
 
     def key(self, account: str) -> str:
         """Returns the key that signs new links of an account; refuses one that does not exist."""

@@ -11,6 +11,7 @@ import hashlib
 import hmac
 from collections.abc import Iterable, Iterator, Sequence
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 
 from batchhvd.service.files_refusal import refuse
 from batchhvd.service.files_request import Request
@@ -93,6 +94,7 @@ def _value(request: Request, name: str) -> str:
     return value
 
 
+@lru_cache(maxsize=256)  # the same dozen names come with every request
 def _weight(name: str) -> tuple[list[tuple[int, str]], list[int]]:
     """Sorts header names as the service does: ``_`` < digits < letters, hyphens only where all else is equal."""
     letters = [(0 if letter == "_" else 1, letter) for letter in name if letter != "-"]

@@ -37,6 +37,7 @@ def request(path: str = "/mystorageaccount/myshare/f", query: str = "", method: 
 
 
 @given(st.lists(NAME, max_size=4), st.booleans())
+@settings(deadline=None)
 def test_names_come_out_as_they_went_in(names, encode_separators):
     separator = "%2F" if encode_separators else "/"
     path = separator.join(quote(name, safe="") for name in names)
@@ -44,7 +45,7 @@ def test_names_come_out_as_they_went_in(names, encode_separators):
 
 
 @given(st.binary(max_size=60))
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 def test_any_bytes_as_a_path_stay_in_the_share_or_are_refused(raw):
     path = raw.replace(b"?", b"").replace(b"#", b"")
     try:
@@ -92,7 +93,7 @@ def test_the_scheme_is_the_one_before_the_proxy(forwarded):
 
 
 @given(st.integers(0, 50), st.integers(0, 60) | st.none(), st.integers(0, 60) | st.none())
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 def test_ranges_cut_what_slices_cut(size, first, last):
     data = bytes(range(size))
     if first is None and last is None:
@@ -112,6 +113,7 @@ def test_ranges_cut_what_slices_cut(size, first, last):
 
 
 @given(st.text(max_size=20))
+@settings(deadline=None)
 def test_any_text_as_a_range_is_read_or_refused(text):
     asked = evolve(request(), headers={"x-ms-range": text})
     try:
@@ -127,6 +129,7 @@ def test_the_storage_clients_range_goes_before_https_own():
 
 
 @given(st.lists(NAME, unique=True, max_size=20), st.integers(1, 7))
+@settings(deadline=None)
 def test_pages_hold_each_name_once_in_order(names, size):
     seen: list[str] = []
     marker = ""
@@ -140,6 +143,7 @@ def test_pages_hold_each_name_once_in_order(names, size):
 
 
 @given(TEXT)
+@settings(deadline=None)
 def test_a_name_in_xml_reads_back(name):
     element = ElementTree.fromstring(xml.name_element(name))
     text = element.text or ""
@@ -147,6 +151,7 @@ def test_a_name_in_xml_reads_back(name):
 
 
 @given(st.text(max_size=30), st.text(max_size=30))
+@settings(deadline=None)
 def test_a_listing_is_well_formed_whatever_was_asked(prefix, path):
     text = xml.listing("Entries", [xml.entry("File", "f&<", 7, {"Content-Length": 1})], "m", {"Prefix": prefix}, P=path)
     assert ElementTree.fromstring(text).find("Entries/File/Properties/Content-Length").text == "1"
