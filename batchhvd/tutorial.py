@@ -15,7 +15,7 @@ from pathlib import Path
 
 from attrs import define, field, frozen
 from rich.console import Console
-from rich.table import Table
+from rich.markup import escape
 
 import batchhvd
 from batchhvd import Horovod, JobSpec, localservice, terminal
@@ -235,8 +235,8 @@ def _results(options: Options, root: Path, job: Job, share: FileShare, progress:
     try:
         job.wait(timeout=7200)
     except JobFailed as error:
-        steps.console.print(str(error), style="red", markup=False, highlight=False)
-        steps.console.print(f"Its logs are in {_keep_logs(job, root / 'logs')}", highlight=False)
+        steps.console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+        steps.console.print(f"Its logs are in {_keep_logs(job, root / 'logs')}", highlight=False, soft_wrap=True)
         return 1
     with steps("log files") as say:
         say(f"{sum(1 for _ in job.files())} files")
@@ -265,14 +265,15 @@ def _summary(options: Options, progress: Progress, model: Path | None, steps: St
     if table:
         console.print(terminal.epochs(table))
         console.print()
-    facts = Table.grid(padding=(0, 2))
+    facts = {}
     if "accuracy" in progress.test:
-        facts.add_row("Test accuracy", f"[bold green]{progress.test['accuracy']:.4f}[/bold green]")
+        facts["Test accuracy"] = f"[bold green]{progress.test['accuracy']:.4f}[/bold green]"
     rates = [row["images_per_second"] for row in table if "images_per_second" in row]
     if rates:
-        facts.add_row("Images per second", f"{sum(rates) / len(rates):.0f} with {options.nodes} ranks")
-    facts.add_row("Seconds", steps.phases())
+        facts["Images per second"] = f"{sum(rates) / len(rates):.0f} with {options.nodes} ranks"
+    facts["Seconds"] = steps.phases()
     if model:
-        facts.add_row("Model", str(model))
-    console.print(facts, highlight=False)
+        facts["Model"] = escape(str(model))
+    for name, text in facts.items():
+        console.print(f"{name:<17}  {text}", highlight=False, soft_wrap=True)
     console.print()
