@@ -19,6 +19,7 @@ import pytest
 from batchhvd.trainer import ranks
 from batchhvd.trainer.horovod_plan import framework_version
 from batchhvd.trainer.install import COMMAND, installed
+from batchhvd.trainer.parity import WEIGHT
 
 BATTERY = Path(__file__).with_name("horovod_battery.py")
 CHECKS = [
@@ -259,8 +260,11 @@ def test_records_have_each_epoch_once(two: Any) -> None:
 
 
 def test_ranks_equal_one_process_alone(facts: Any) -> None:
-    assert facts[0]["parity"]["holds"] is True, facts[0]["parity"]
-    assert facts[0]["parity"]["ranks"] == len(facts)
+    found = facts[0]["parity"]
+    assert found["with"]["holds"] is True, found
+    assert found["with"]["ranks"] == len(facts)
+    assert found["without"]["holds"] is False, found  # the same without the reduction
+    assert found["without"]["weight_error"] > 10 * WEIGHT
 
 
 ALONE = """
