@@ -32,6 +32,7 @@ import torch  # noqa: E402
 
 from batchhvd.trainer import data as datasets  # noqa: E402
 from batchhvd.trainer import device, hvd, recipe, train  # noqa: E402
+from batchhvd.trainer import model as network  # noqa: E402
 from batchhvd.trainer.feed import feed  # noqa: E402
 from batchhvd.trainer.fitting import fit  # noqa: E402
 from batchhvd.trainer.rates import one_cycle  # noqa: E402
@@ -49,6 +50,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--part", default="0/1", help="which of how many parts of a search this process does")
     parser.add_argument("--limit", type=float, default=1e9, help="seconds after which no new try begins")
+    parser.add_argument("--found", type=Path, help="rows of a search, for best")
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()
     hvd.init()
@@ -176,15 +178,30 @@ def throughput(data: datasets.Data, options: argparse.Namespace) -> Iterator[Row
 
 def tutorial(data: datasets.Data, options: argparse.Namespace) -> Iterator[Row]:
     """Trains the tutorial's network to 75 %."""
-    chosen = attrs.evolve(recipe.TUTORIAL, rate=6e-3)
-    for seed in range(options.runs):
-        yield trained(chosen, data, epochs=16, batch=1024, seed=seed)[1]
+    for batch, epochs in ((512, 12), (1024, 18)):
+        chosen = attrs.evolve(recipe.TUTORIAL, rate=recipe.TUTORIAL.rate_for(batch))
+        for seed in range(options.runs):
+            yield trained(chosen, data, epochs=epochs, batch=batch, seed=seed, augment=Augment(2, True))[1]
 
 
 def fast(data: datasets.Data, options: argparse.Namespace) -> Iterator[Row]:
     """Trains the fast recipe."""
+    batch = recipe.FAST.gpu_batch
+    chosen = attrs.evolve(recipe.FAST, rate=recipe.FAST.rate_for(batch))
+    augment = Augment(chosen.shift, True, chosen.hole)
     for seed in range(options.runs):
-        yield trained(recipe.FAST, data, epochs=recipe.FAST.epochs["cifar10"], batch=recipe.FAST.batch, seed=seed)[1]
+        yield trained(chosen, data, epochs=chosen.epochs["cifar10"], batch=batch, seed=seed, augment=augment)[1]
+
+
+def best(data: datasets.Data, options: argparse.Namespace) -> Iterator[Row]:
+    """Trains what a search found best for the fast recipe, alone on the GPU."""
+    found = [json.loads(line) for line in options.found.read_text().splitlines()]
+    top = max((row for row in found if row["part"] == "search-fast"), key=lambda row: row["accuracy"])
+    chosen = attrs.evolve(case_recipe(top), rate=top["rate"], warmup=top["warmup"])
+    augment = Augment(top["shift"], True, top["hole"])
+    for seed in range(options.runs):
+        _, row = trained(chosen, data, epochs=top["epochs"], batch=top["batch"], seed=seed, augment=augment)
+        yield {**row, "widths": top["widths"], "found": top["accuracy"]}
 
 
 # --- search: one recorded step per process, many trainings with it ---------------------------------------------------
@@ -274,33 +291,39 @@ def search_tutorial(data: datasets.Data, options: argparse.Namespace) -> Iterato
         yield {**row, "batch": batch, "decay": decay, "smoothing": smoothing, "momentum": momentum}
 
 
-# batch, decay, bias rate, smoothing
-FAST_CASES = (
-    (1024, 0.01, 32.0, 0.2),
-    (1024, 0.01, 1.0, 0.2),
-    (512, 0.01, 32.0, 0.2),
-    (512, 5e-3, 8.0, 0.1),
-    (1024, 2e-2, 64.0, 0.2),
-    (512, 2e-2, 8.0, 0.2),
+FAST_CASES: tuple[Row, ...] = (
+    {"widths": (64, 256, 256), "batch": 1024, "decay": 0.01, "bias_rate": 16.0, "smoothing": 0.2},
+    {"widths": (128, 384, 512), "batch": 1024, "decay": 0.01, "bias_rate": 16.0, "smoothing": 0.2},
+    {"widths": (128, 384, 512), "batch": 512, "decay": 0.02, "bias_rate": 8.0, "smoothing": 0.1},
+    {"widths": (128, 512, 512), "batch": 1024, "decay": 0.02, "bias_rate": 16.0, "smoothing": 0.2},
+    {"widths": (64, 256, 512), "batch": 512, "decay": 0.01, "bias_rate": 16.0, "smoothing": 0.1},
 )
 
 
+def case_recipe(case: Row) -> recipe.Recipe:
+    """Makes the fast recipe of one case."""
+    build = functools.partial(network.fast, widths=tuple(case["widths"]))
+    kept = {name: case[name] for name in ("decay", "bias_rate", "smoothing")}
+    return attrs.evolve(recipe.FAST, build=build, **kept)
+
+
 def search_fast(data: datasets.Data, options: argparse.Namespace) -> Iterator[Row]:
-    """Tries rates, decays, batches and lengths of the fast recipe."""
+    """Tries rates, decays, batches, widths and lengths of the fast recipe."""
     mine = int(options.part.split("/")[0])
-    rng = np.random.default_rng([8, mine])
-    batch, decay, bias_rate, smoothing = FAST_CASES[mine % len(FAST_CASES)]
-    chosen = attrs.evolve(recipe.FAST, decay=decay, bias_rate=bias_rate, smoothing=smoothing)
-    trial = Trial(chosen, data, batch)
+    rng = np.random.default_rng([9, mine])
+    case = FAST_CASES[mine % len(FAST_CASES)]
+    trial = Trial(case_recipe(case), data, case["batch"])
+    lengths = (24, 36) if case["widths"][0] == 64 else (12, 20)
     while True:
+        hole = int(rng.choice([0, 8]))
         row = trial.run(
-            rate=float(rng.choice([0.4, 0.7, 1.0, 1.5, 2.2])) * batch / 1024,
-            warmup=float(rng.choice([0.15, 0.25, 0.4])),
-            epochs=int(rng.choice([10, 15, 20])),
-            augment=Augment(int(rng.choice([2, 3, 4])), True),
+            rate=float(rng.choice([0.7, 1.0, 1.5])) * case["batch"] / 1024,
+            warmup=0.25,
+            epochs=int(rng.choice(lengths)),
+            augment=Augment(int(rng.choice([2, 3])), True, hole),
             seed=int(rng.integers(1000)),
         )
-        yield {**row, "batch": batch, "decay": decay, "smoothing": smoothing, "bias_rate": bias_rate}
+        yield {**case, **row, "hole": hole}
 
 
 PARTS: dict[str, Callable[[datasets.Data, argparse.Namespace], Iterator[Row]]] = {
@@ -308,6 +331,7 @@ PARTS: dict[str, Callable[[datasets.Data, argparse.Namespace], Iterator[Row]]] =
     "throughput": throughput,
     "tutorial": tutorial,
     "fast": fast,
+    "best": best,
     "search-tutorial": search_tutorial,
     "search-fast": search_fast,
 }

@@ -83,14 +83,15 @@ def precision(wanted: str = "auto", cpuinfo: Path = Path("/proc/cpuinfo")) -> st
 
 def compiled(wanted: str = "auto") -> bool:
     """Tells whether the training step is compiled and recorded: where PyTorch drives a GPU, if nothing else is said."""
-    return _gpu() if wanted == "auto" else wanted == "compiled"
+    return gpu() if wanted == "auto" else wanted == "compiled"
 
 
 def _bfloat16_gpu() -> bool:
-    return _gpu() and _torch().cuda.get_device_capability()[0] >= 8
+    return gpu() and _torch().cuda.get_device_capability()[0] >= 8
 
 
-def _gpu() -> bool:
+def gpu() -> bool:
+    """Tells whether PyTorch is the backend and drives an NVIDIA GPU."""
     return os.environ.get("KERAS_BACKEND") == "torch" and bool(_torch().cuda.is_available())
 
 

@@ -18,7 +18,6 @@ import keras  # noqa: E402  the line above comes first on purpose
 from batchhvd.trainer import data as datasets  # noqa: E402
 from batchhvd.trainer import hvd, train  # noqa: E402
 from batchhvd.trainer.fitting import fit  # noqa: E402
-from batchhvd.trainer.shard import Augment  # noqa: E402
 
 
 def main() -> None:
@@ -53,13 +52,16 @@ def main() -> None:
         validation=(data.x_test, y_test),
         epochs=plan.epochs,
         batch_size=plan.batch,
-        augment=Augment(data.shift, data.flip),
+        augment=train.augmentation(plan, data),
         whole=plan.faithful,
+        initial_epoch=train.resumed(settings, model),
+        callbacks=train.writers(settings),
         compiled=backend.compiled(settings.step),
     )
 
     # HOROVOD: only rank 0 saves and prints.
     if hvd.rank() == 0:
+        train.note(settings, plan, result)
         print(f"Saved trained model at {train.save(model, plan, train.place(settings))}")
         print(f"Test loss: {result.metrics['val_loss']}")
         print(f"Test accuracy: {result.metrics['val_accuracy']}")

@@ -46,22 +46,26 @@ def batch(arrays: Sequence[Any], shard: Shard, augment: Augment | None, step: in
     """
     x, *others = arrays
     numbers = _sent(shard.at(step)[0], x)  # (batch,)
-    if augment is None:
-        chosen = x[numbers]
-    else:
-        moves, mirrored = _sent(augment.moves(shard, step), x), _sent(augment.mirrored(shard, step), x)
-        chosen = _moved(x, numbers, moves, mirrored)
+    chosen = x[numbers] if augment is None else _augmented(x, numbers, shard, augment, step)
     scaled = chosen * (1 / 255) if chosen.dtype == torch.uint8 else chosen
     return (scaled, *(array[numbers] for array in others))
 
 
-def _moved(x: Any, numbers: Any, moves: Any, mirrored: Any) -> Any:
+def _augmented(x: Any, numbers: Any, shard: Shard, augment: Augment, step: int) -> Any:
     _, height, width, _ = x.shape
+    moves, mirrored = _sent(augment.moves(shard, step), x), _sent(augment.mirrored(shard, step), x)
+    rows, columns = torch.arange(height, device=x.device), torch.arange(width, device=x.device)
     down, right = moves[:, :, None]  # (batch, 1) each
-    rows = (torch.arange(height, device=x.device) + down).clamp(0, height - 1)  # (batch, height)
-    columns = (torch.arange(width, device=x.device) + right).clamp(0, width - 1)  # (batch, width)
-    columns = torch.where(mirrored[:, None], columns.flip(1), columns)
-    return x[numbers[:, None, None], rows[:, :, None], columns[:, None, :]]  # (batch, height, width, channels)
+    source_rows = (rows + down).clamp(0, height - 1)  # (batch, height)
+    source_columns = (columns + right).clamp(0, width - 1)  # (batch, width)
+    source_columns = torch.where(mirrored[:, None], source_columns.flip(1), source_columns)
+    chosen = x[numbers[:, None, None], source_rows[:, :, None], source_columns[:, None, :]]
+    if augment.hole:
+        top, left = _sent(augment.holes(shard, step, height, width), x)[:, :, None]  # (batch, 1) each
+        across = (rows >= top) & (rows < top + augment.hole)  # (batch, height)
+        along = (columns >= left) & (columns < left + augment.hole)  # (batch, width)
+        chosen *= ~(across[:, :, None] & along[:, None, :])[..., None]
+    return chosen  # (batch, height, width, channels)
 
 
 def _sent(array: Any, like: Any) -> Any:

@@ -136,8 +136,20 @@ def _endless(batch: Callable[[int], tuple[Any, ...]]) -> Any:
 def _in_memory(arrays: Sequence[Any], shard: Shard, augment: Augment | None, step: int) -> tuple[Any, ...]:
     x, *others = arrays
     numbers, _ = shard.at(step)
-    chosen = x[numbers] if augment is None else _gathered(x, numbers, *augment.grid(shard, step, *x.shape[1:3]))
+    chosen = x[numbers] if augment is None else _augmented(x, shard, augment, step)
     return (_scaled(chosen), *(array[numbers] for array in others))
+
+
+def _augmented(x: Any, shard: Shard, augment: Augment, step: int) -> Any:
+    height, width = x.shape[1:3]
+    chosen = _gathered(x, shard.at(step)[0], *augment.grid(shard, step, height, width))
+    if augment.hole:
+        top, left = augment.holes(shard, step, height, width)[:, :, None]  # (batch, 1) each
+        rows, columns = np.arange(height), np.arange(width)
+        across = (rows >= top) & (rows < top + augment.hole)  # (batch, height)
+        along = (columns >= left) & (columns < left + augment.hole)  # (batch, width)
+        chosen[across[:, :, None] & along[:, None, :]] = 0
+    return chosen
 
 
 def _gathered(x: Any, numbers: Any, rows: Any, columns: Any) -> Any:

@@ -123,6 +123,18 @@ def fit(
     return _result(history.history, watch, hvd.size())
 
 
+def evaluate(model: Any, data: Any) -> dict[str, float]:
+    """Evaluates a compiled model on arrays that the ranks share, and returns the figures, named as ``val_…``."""
+    from batchhvd.trainer import hvd
+
+    hvd.init()
+    x, *others = share(_nearby(data), hvd.rank(), hvd.size())
+    figures = model.evaluate(x, *others, batch_size=VALIDATION_BATCH, verbose=0, return_dict=True)
+    everyone = hvd.allgather_object((len(x), {name: float(value) for name, value in figures.items()}))
+    total = sum(count for count, _ in everyone)
+    return {f"val_{name}": sum(count * part[name] for count, part in everyone) / total for name in figures}
+
+
 def _nearby(data: Any) -> Any:
     """Puts arrays where the model is, if that is a GPU that PyTorch drives."""
     import keras

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,13 +20,17 @@ class Recipe:
         name: what ``--recipe`` calls it.
         build: makes the network from a picture's shape and the number of classes.
         epochs: passes over the data, per data set; ``""`` is for any other.
-        batch: samples of one rank per step.
-        rate: the peak learning rate of one rank.
+        batch: samples of one rank per step, at least.
+        together: samples of all ranks per step, as long as each has at least ``batch``.
+        gpu_batch: samples of one rank per step on a GPU.
+        rate: the peak learning rate of one rank with ``batch`` samples.
         decay: of the weights, times the rate.
         warmup: the part of the training in which the rate goes up.
         smoothing: how much of each label is spread over all classes.
         momentum: None trains with AdamW, a number with Nesterov's momentum.
         bias_rate: what the rate is multiplied by for biases; only with momentum.
+        shift: by how many pixels a picture is moved at most.
+        hole: the side of the square that is painted black in each picture.
         adapt: is given the network and the training pictures before training; None does nothing.
     """
 
@@ -33,17 +38,29 @@ class Recipe:
     build: Callable[[Sequence[int], int], Any]
     epochs: dict[str, int]
     batch: int
+    together: int
+    gpu_batch: int
     rate: float
     decay: float
     warmup: float = 0.25
     smoothing: float = 0.0
     momentum: float | None = None
     bias_rate: float = 1.0
+    shift: int = 2
+    hole: int = 0
     adapt: Callable[[Any, Any], None] | None = None
 
     def epochs_for(self, dataset: str) -> int:
         """Returns the passes over a data set."""
         return self.epochs.get(dataset, self.epochs[""])
+
+    def batch_for(self, ranks: int, gpu: bool) -> int:
+        """Returns the samples of one rank per step."""
+        return self.gpu_batch if gpu else max(self.batch, self.together // ranks)
+
+    def rate_for(self, batch: int) -> float:
+        """Returns one rank's peak rate: it grows with the square root of its batch. By measurement, 128 to 1024."""
+        return self.rate * math.sqrt(batch / self.batch)
 
 
 TUTORIAL = Recipe(
@@ -51,8 +68,10 @@ TUTORIAL = Recipe(
     build=model.tutorial,
     epochs={"digits": 12, "cifar10": 12, "": 12},
     batch=32,
-    rate=7.5e-4,
-    decay=0.01,
+    together=128,
+    gpu_batch=512,
+    rate=8e-4,
+    decay=0.02,
 )
 
 FAST = Recipe(
@@ -60,6 +79,8 @@ FAST = Recipe(
     build=model.fast,
     epochs={"digits": 6, "cifar10": 12, "": 12},
     batch=512,
+    together=512,
+    gpu_batch=1024,
     rate=0.75,
     decay=0.01,
     smoothing=0.2,

@@ -61,9 +61,10 @@ class Shard:
             left -= len(part)
         return np.concatenate(numbers), np.concatenate(laps)
 
-    def draws(self, step: int) -> np.random.Generator:
-        """Returns the random numbers of ``step``, the same on every rank: take ``mine`` of a draw for all."""
-        return np.random.default_rng([self.seed, 1, step, self.rank if self.whole else 0])
+    def draws(self, step: int, purpose: str) -> np.random.Generator:
+        """Returns random numbers for ``step``, the same on every rank: take ``mine`` of a draw for all."""
+        own = self.rank if self.whole else 0
+        return np.random.default_rng([self.seed, 1, step, own, *purpose.encode()])
 
     @property
     def mine(self) -> slice:
@@ -105,14 +106,21 @@ class Augment:
         shift: the greatest move in pixels, up, down, left and right; what comes in at the border repeats the edge
             pixel (the tutorial's ``fill_mode="nearest"``).
         flip: mirrors each picture on every other lap over the data, a random half of them first.
+        hole: the side of a square that is painted black somewhere in each picture; 0 paints none.
     """
 
     shift: int = 0
     flip: bool = False
+    hole: int = 0
 
     def moves(self, shard: Shard, step: int) -> Any:
         """Returns how far down and right each of this rank's pictures moves at ``step``: int64 (2, batch)."""
-        return shard.draws(step).integers(-self.shift, self.shift + 1, size=(2, shard.total))[:, shard.mine]
+        return shard.draws(step, "moves").integers(-self.shift, self.shift + 1, size=(2, shard.total))[:, shard.mine]
+
+    def holes(self, shard: Shard, step: int, height: int, width: int) -> Any:
+        """Returns the hole's first row and column in each of this rank's pictures: int64 (2, batch)."""
+        highest = np.array([[height], [width]]) - self.hole + 1
+        return shard.draws(step, "holes").integers(0, highest, size=(2, shard.total))[:, shard.mine]
 
     def mirrored(self, shard: Shard, step: int) -> Any:
         """Returns which of this rank's pictures are mirrored at ``step``: bool (batch,)."""

@@ -11,6 +11,7 @@ the optimizer averages gradients, rank 0's weights are sent to all, and only ran
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,6 +28,8 @@ from batchhvd.trainer.rates import TUTORIAL_RATE, one_cycle_schedule, tutorial_s
 from batchhvd.trainer.schedule import scaling, tutorial_epochs
 from batchhvd.trainer.shard import Augment, Shard
 
+TUTORIAL_BATCH = 32
+TUTORIAL_SHIFT = 3  # a tenth of the picture's side
 MODEL_NAME = "keras_cifar10_trained_model.h5"  # the tutorial's
 
 # --- settings ------------------------------------------------------------------------------------------------------
@@ -50,6 +53,7 @@ class Settings:
         step: ``"plain"`` or ``"compiled"``, see :func:`batchhvd.trainer.fitting.fit`; ``"auto"`` compiles on PyTorch
             with a GPU.
         seed: decides shuffles, augmentation and first weights.
+        checkpoints: how many of the newest checkpoints are kept in ``dir``; 0 writes none.
         resume: goes on from the last checkpoint in ``dir``.
     """
 
@@ -65,6 +69,7 @@ class Settings:
     precision: str = "auto"
     step: str = "auto"
     seed: int = 0
+    checkpoints: int = 1
     resume: bool = False
 
 
@@ -85,6 +90,7 @@ def parse(argv: Sequence[str]) -> Settings:
     parser.add_argument("--precision", default="auto", choices=["auto", "float32", "bfloat16"])
     parser.add_argument("--step", default="auto", choices=["auto", "plain", "compiled"])
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--checkpoints", type=int, default=1, help="how many of the newest to keep (0: write none)")
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --dir")
     return Settings(**vars(parser.parse_args(argv)))
 
@@ -115,7 +121,7 @@ def train(settings: Settings) -> Any:
     import keras
 
     from batchhvd.trainer import hvd
-    from batchhvd.trainer.fitting import fit
+    from batchhvd.trainer.fitting import evaluate, fit
 
     hvd.init()
     say = print if hvd.rank() == 0 else _silent
@@ -130,7 +136,7 @@ def train(settings: Settings) -> Any:
     plan = planned(settings, data, hvd.size())
     model = built(plan, data)
     model.compile(
-        optimizer=optimizer(plan),
+        optimizer=hvd.DistributedOptimizer(optimizer(plan)),
         loss=keras.losses.CategoricalCrossentropy(label_smoothing=plan.smoothing),
         metrics=["accuracy"],
         jit_compile=False,
@@ -141,18 +147,21 @@ def train(settings: Settings) -> Any:
         validation=test_data,
         epochs=plan.epochs,
         batch_size=plan.batch,
-        augment=Augment(data.shift, data.flip),
+        augment=augmentation(plan, data),
         seed=settings.seed,
         whole=plan.faithful,
+        initial_epoch=resumed(settings, model),
+        callbacks=writers(settings),
         compiled=backend.compiled(settings.step),
         progress=say,
     )
+    scores = result.metrics if "val_loss" in result.metrics else evaluate(model, test_data)
 
     if hvd.rank() == 0:
-        path = save(model, plan, place(settings))
-        say(f"Saved trained model at {path} ")
-    say(f"Test loss: {result.metrics['val_loss']}")
-    say(f"Test accuracy: {result.metrics['val_accuracy']}")
+        say(f"Saved trained model at {save(model, plan, place(settings))} ")
+        note(settings, plan, result)
+    say(f"Test loss: {scores['val_loss']}")
+    say(f"Test accuracy: {scores['val_accuracy']}")
     return result
 
 
@@ -205,7 +214,8 @@ def planned(settings: Settings, data: datasets.Data, ranks: int) -> Plan:
     recipe = recipes.named(settings.recipe)
     faithful = settings.schedule == "tutorial"
     epochs = settings.epochs or (tutorial_epochs(ranks) if faithful else recipe.epochs_for(data.name))
-    batch = settings.batch_size or recipe.batch
+    batch = settings.batch_size or (TUTORIAL_BATCH if faithful else recipe.batch_for(ranks, backend.gpu()))
+    rate = settings.rate or (TUTORIAL_RATE if faithful else recipe.rate_for(batch))
     return Plan(
         recipe=recipe,
         shape=data.x_train.shape[1:],
@@ -213,7 +223,7 @@ def planned(settings: Settings, data: datasets.Data, ranks: int) -> Plan:
         epochs=epochs,
         batch=batch,
         steps=epochs * Shard(len(data.x_train), batch, ranks=ranks, whole=faithful).steps,
-        rate=scaling(settings.scaling).rate(settings.rate or (TUTORIAL_RATE if faithful else recipe.rate), ranks),
+        rate=scaling(settings.scaling).rate(rate, ranks),
         smoothing=0.0 if faithful else recipe.smoothing,
         faithful=faithful,
     )
@@ -225,6 +235,12 @@ def built(plan: Plan, data: datasets.Data) -> Any:
     if plan.recipe.adapt is not None:
         plan.recipe.adapt(model, data.x_train)
     return model
+
+
+def augmentation(plan: Plan, data: datasets.Data) -> Augment:
+    """Returns how training pictures are changed: as the tutorial does, or as measured best for few passes."""
+    shift = TUTORIAL_SHIFT if plan.faithful else min(data.shift, plan.recipe.shift)
+    return Augment(shift, data.flip, 0 if plan.faithful or not data.flip else plan.recipe.hole)
 
 
 def optimizer(plan: Plan, rate: Any = None) -> Any:
@@ -245,6 +261,37 @@ def optimizer(plan: Plan, rate: Any = None) -> Any:
     from batchhvd.trainer.optimizer import Nesterov
 
     return Nesterov(rate, momentum=recipe.momentum, decay=recipe.decay, bias_rate=recipe.bias_rate)
+
+
+# --- what is written meanwhile ---------------------------------------------------------------------------------------
+
+
+def writers(settings: Settings) -> list[Any]:
+    """Returns the callbacks that write one record per epoch, and checkpoints."""
+    from batchhvd.trainer.records import EpochRecords, SaveCheckpoints
+
+    records: list[Any] = [EpochRecords(Path(settings.dir, "epochs.jsonl"))]
+    return [*records, SaveCheckpoints(_checkpoints(settings))] if settings.checkpoints else records
+
+
+def resumed(settings: Settings, model: Any) -> int:
+    """Puts the last checkpoint into the model if that is wanted, and returns the epoch to go on with."""
+    from batchhvd.trainer.checkpoint import restore
+
+    return restore(model, _checkpoints(settings)).epoch if settings.resume else 0
+
+
+def _checkpoints(settings: Settings) -> Any:
+    from batchhvd.trainer.checkpoint import Checkpoints
+
+    return Checkpoints(Path(settings.dir, "checkpoints"), max(settings.checkpoints, 1))
+
+
+def note(settings: Settings, plan: Plan, result: Any) -> None:
+    """Writes the training's figures to ``training.json``."""
+    figures = attrs.asdict(result) | {"recipe": plan.recipe.name, "dataset": settings.dataset}
+    figures |= {"batch": plan.batch, "epochs": plan.epochs, "rate": plan.rate}
+    Path(settings.dir, "training.json").write_text(json.dumps(figures, indent=2) + "\n")
 
 
 # --- the result ----------------------------------------------------------------------------------------------------
