@@ -9,6 +9,7 @@ from attrs import asdict, define, evolve, field, frozen
 
 from batchhvd import explain
 from batchhvd.clusterspec import AutoScale, ClusterSpec
+from batchhvd.connection import AGAIN
 from batchhvd.errors import NotFound, ResourceFailed
 from batchhvd.explain import Cause, ClusterFacts, Verdict
 from batchhvd.polling import Clock, Report, wait_until
@@ -103,7 +104,7 @@ class Cluster(Resource):
         scale = ClusterSpec(vm_size="any", nodes=nodes).document()["properties"]["scaleSettings"]
         with self._asking("resized"):
             body = {"properties": {"scaleSettings": scale}}
-            model = self.connection.batchai.clusters.update(*self._path, parameters=body)
+            model = self.connection.batchai.clusters.update(*self._path, parameters=body, **AGAIN)
         return self._load(wire(model))
 
     def explain(self, node: str | None = None) -> Verdict:
@@ -134,7 +135,7 @@ class Cluster(Resource):
 
     def _node_names(self) -> list[str]:
         with self._asking("asked for its nodes"):
-            found = self.connection.batchai.clusters.list_remote_login_information(*self._path)
+            found = self.connection.batchai.clusters.list_remote_login_information(*self._path, **AGAIN)
             return [str(wire(login).get("nodeId")) for login in found]
 
     def _known(self) -> ClusterFacts:

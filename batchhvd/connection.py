@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
+from json import JSONDecodeError
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from azure.core.exceptions import AzureError, DeserializationError, HttpResponseError, SerializationError
 
-from batchhvd.errors import SpecError, translate
+from batchhvd.errors import NotAllowed, SpecError, translate
 from batchhvd.loopback import LOOPBACK, LocalTransport, LoopbackBearer, TokenFile, read_endpoint, read_started
 from batchhvd.polling import Pace
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 LOCAL_SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
 """The subscription id of every local service."""
+
+AGAIN = {"retry_on_methods": ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")}
+"""An option for operations whose POST or PATCH may be sent twice: azure-core repeats neither unasked."""
 
 # Resource Manager of the public cloud and of the national ones; none of them has Batch AI any more.
 _PUBLIC = frozenset(
@@ -193,11 +197,20 @@ class Connection:
 
     @cached_property
     def credential(self) -> TokenCredential:
-        """What proves who asks."""
+        """What proves who asks.
+
+        Raises:
+            NotAllowed: it is a service on this machine, and no token for it is known.
+        """
         if self._credential is not None:
             return self._credential
         if self.root is not None:
             return TokenFile(self.root)
+        if self.loopback:
+            raise NotAllowed(
+                f"no token is known for {self._endpoint}. Give connect() one as credential, set BATCHHVD_TOKEN, or set "
+                "BATCHHVD_ROOT to the service's folder"
+            )
         from azure.identity import DefaultAzureCredential
 
         return DefaultAzureCredential()
@@ -219,7 +232,8 @@ class Connection:
         """Returns this package's error for what an Azure package raised; anything else as it is."""
         from requests import RequestException
 
-        if not isinstance(error, (AzureError, DeserializationError, RequestException, SerializationError)):
+        known = (AzureError, DeserializationError, JSONDecodeError, RequestException, SerializationError)
+        if not isinstance(error, known):
             return error
         return translate(error, what=what, remedy=remedy or self._start(error))
 

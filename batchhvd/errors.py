@@ -283,6 +283,7 @@ _UNKNOWN_PROVIDER = frozenset(
 )
 _BY_NAME: dict[str, type[ServiceError]] = {
     "ClientAuthenticationError": NotAllowed,
+    "JSONDecodeError": Unavailable,  # the answer broke off
     "RequestException": Unavailable,  # of requests: some reads in the storage package let it through
     "ServiceRequestError": Unavailable,
     "ServiceResponseError": Unavailable,

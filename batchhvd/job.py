@@ -10,6 +10,7 @@ from attrs import define, field
 
 from batchhvd import explain
 from batchhvd.cluster import Cluster
+from batchhvd.connection import AGAIN
 from batchhvd.errors import JobFailed, NotFound, ServiceError, SpecError
 from batchhvd.explain import ClusterFacts, JobFacts, Verdict
 from batchhvd.jobspec import JobSpec
@@ -108,7 +109,7 @@ class Job(Resource):
             WaitTimeout: it did not end in time.
         """
         with self._asking("terminated"):
-            self._finish(self.connection.batchai.jobs.begin_terminate(*self._path), timeout, "terminated")
+            self._finish(self.connection.batchai.jobs.begin_terminate(*self._path, **AGAIN), timeout, "terminated")
         return self.refresh()
 
     def files(self, output: str = LOGS, folder: str = ".") -> Iterator[OutputFile]:
@@ -218,7 +219,7 @@ class Job(Resource):
             outputdirectoryid=output, directory=folder, linkexpiryinminutes=_LINK_MINUTES, max_results=1000
         )
         with self._asking(f"searched for files of {output!r}"):
-            yield from map(wire, self.connection.batchai.jobs.list_output_files(*self._path, asked, **options))
+            yield from map(wire, self.connection.batchai.jobs.list_output_files(*self._path, asked, **AGAIN, **options))
 
     def _reached(self, goal: str) -> bool:
         if self.state == "failed" and goal != "ended":

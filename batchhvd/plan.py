@@ -153,7 +153,8 @@ class Survey(Protocol):
     """
 
     @property
-    def local(self) -> bool: ...
+    def local(self) -> bool:
+        """Whether it is the service of this machine."""
 
     def cluster(self) -> tuple[str, str, int] | None:
         """Returns the cluster's name, kind of machine and how many nodes it can have; None where it is not there."""

@@ -23,9 +23,14 @@ Document = Mapping[str, Any]
 class Poller(Protocol):
     """A long-running operation, as the Azure packages give it."""
 
-    def wait(self, timeout: float | None = None) -> None: ...
-    def done(self) -> bool: ...
-    def result(self) -> Any: ...
+    def wait(self, timeout: float | None = None) -> None:
+        """Waits for its end, or until the seconds are over; does not say which."""
+
+    def done(self) -> bool:
+        """Says whether it is over."""
+
+    def result(self) -> Any:
+        """Returns what came of it, and raises where it failed."""
 
 
 def _check_name(resource: Resource, _attribute: object, name: str) -> None:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from attrs import define, evolve, field, frozen
 
 from batchhvd import transfer
+from batchhvd.connection import AGAIN
 from batchhvd.errors import Conflict, NotFound
 from batchhvd.mounts import Mount
 from batchhvd.resource import Document, Listing, Resource, wire
@@ -74,7 +75,7 @@ class StorageAccount(Resource):
         """
         if not self.key:
             with self._asking("asked for its keys"):
-                answer = self.connection.storage.storage_accounts.list_keys(*self._path)
+                answer = self.connection.storage.storage_accounts.list_keys(*self._path, **AGAIN)
             keys = wire(answer).get("keys") or []
             self.key = str(keys[0].get("value") or "") if keys else ""
         return self.key

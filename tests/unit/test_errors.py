@@ -6,6 +6,7 @@ import pickle
 import re
 
 import pytest
+import requests
 from azure.core import exceptions as azure
 from azure.identity import CredentialUnavailableError
 
@@ -141,6 +142,8 @@ def test_our_own_errors_stay() -> None:
 def test_a_read_that_broke_off_is_a_lost_connection() -> None:
     inside = azure.IncompleteReadError("cut")
     assert type(translate(azure.HttpResponseError("interrupted", response=Answer(206), error=inside))) is Unavailable
+    assert type(translate(json.JSONDecodeError("Expecting value", "", 0))) is Unavailable
+    assert type(translate(requests.ConnectionError("reset"))) is Unavailable
 
 
 def test_the_tree_at_the_head_is_the_tree() -> None:

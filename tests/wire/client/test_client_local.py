@@ -63,7 +63,11 @@ def test_two_programs_at_once_get_one_service_that_outlives_them(root: Path) -> 
     assert batchhvd.local(root).group("kept").exists()
 
 
-def test_a_token_is_needed(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_is_needed(service: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("BATCHHVD_ROOT", str(tmp_path))
+    monkeypatch.delenv("BATCHHVD_TOKEN", raising=False)
+    with pytest.raises(NotAllowed, match="no token is known for http.*BATCHHVD_TOKEN"):
+        list(batchhvd.connect(service.url).groups())
     monkeypatch.setenv("BATCHHVD_TOKEN", "wrong")
     with pytest.raises(NotAllowed, match=r"\(AuthenticationFailed\)\. Check the credential"):
         list(batchhvd.connect(service.url).groups())

@@ -13,6 +13,9 @@ import pytest
 from batchhvd import AutoScale, Conflict, JobFailed, NotFound, Refused, Resource, ResourceGroup, SpecError
 from batchhvd.session import Session
 
+from .proxy import Cutter
+from .test_client_stream import through
+
 
 def test_create_may_be_repeated(place: Any) -> None:
     again = place.group.create_workspace("work").create_cluster("nodes", vm_size="STANDARD_NC6", nodes=2)
@@ -204,6 +207,18 @@ def test_ctrl_c_leaves_the_job_alone(place: Any) -> None:
         job.wait(clock=Impatient())
     assert job.refresh().state == "running"
     job.terminate()
+
+
+def test_what_may_be_repeated_survives_a_lost_connection(service: Any, place: Any, tmp_path: Any) -> None:
+    proxy = Cutter(lambda: service.url, most=700)  # less than half of all answers fit
+    far = through(proxy, service.root, tmp_path / "far")
+    account = far.group(place.group.name).storage(place.share.parent.name)
+    keys = set()
+    for _ in range(6):
+        account.key = ""
+        keys.add(account.read_key())
+    assert keys == {place.share.parent.read_key()} and proxy.cuts
+    proxy.close()
 
 
 def test_pages(session: Session, group: ResourceGroup, service: Any) -> None:
