@@ -33,7 +33,7 @@ tutorial: $(VENV)/.runtime $(VENV)/.horovod
 
 test: lint
 	$(SAY) 'tests (pytest $(ARGS))'
-	@$(PY) -m pytest $(ARGS)
+	@$(PY) -m pytest -m 'not notebooks' $(ARGS)
 
 lint: $(VENV)/.runtime $(VENV)/.test $(VENV)/.horovod
 	$(SAY) 'lint and types (ruff, mypy)'
@@ -47,7 +47,8 @@ docs: $(VENV)/.docs
 	@$(PY) -m mkdocs build --strict --quiet && echo 'site/index.html'
 
 notebooks: $(VENV)/.test $(VENV)/.horovod
-	@$(PY) -m pytest tests/e2e/test_notebooks.py $(ARGS)
+	$(SAY) 'notebooks'
+	@$(PY) -m pytest -m notebooks tests/e2e/test_notebooks.py $(ARGS)
 
 clean:
 	rm -rf .venv* build dist site run *.egg-info
