@@ -18,6 +18,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from batchhvd.trainer.hvd import world
 from batchhvd.trainer.hvd.binding import Compression, Op
 from batchhvd.trainer.hvd.collective import (
     allgather,
@@ -28,7 +29,7 @@ from batchhvd.trainer.hvd.collective import (
     broadcast_object,
     grouped_allreduce,
 )
-from batchhvd.trainer.hvd.world import init, is_initialized, shutdown, world
+from batchhvd.trainer.hvd.world import init, is_initialized, shutdown
 
 Average = Op.AVERAGE
 Sum = Op.SUM
@@ -84,32 +85,32 @@ def __getattr__(name: str) -> Any:
 
 def rank() -> int:
     """Returns this process's number among all ranks, from 0."""
-    return world().rank
+    return world.world().rank
 
 
 def size() -> int:
     """Returns how many ranks there are."""
-    return world().size
+    return world.world().size
 
 
 def local_rank() -> int:
     """Returns this process's number among the ranks of its node, from 0."""
-    return world().local_rank
+    return world.world().local_rank
 
 
 def local_size() -> int:
     """Returns how many ranks this node has."""
-    return world().local_size
+    return world.world().local_size
 
 
 def cross_rank() -> int:
     """Returns this process's number among the ranks with the same local rank, which is its node's number."""
-    return world().cross_rank
+    return world.world().cross_rank
 
 
 def cross_size() -> int:
     """Returns how many nodes have a rank with this local rank."""
-    return world().cross_size
+    return world.world().cross_size
 
 
 def gloo_built() -> bool:
@@ -128,5 +129,5 @@ def nccl_built() -> bool:
 
 
 def _built(name: str) -> bool:
-    binding = world().binding
+    binding = world.world().binding
     return binding is not None and bool(getattr(binding.module, name)())
