@@ -19,13 +19,23 @@ _START = 30.0  # seconds
 
 @click.command()
 @click.option("--engine", default="processes", show_default=True, help="what runs the jobs")
+@click.option("--option", "settings_of_engine", multiple=True, metavar="NAME=VALUE", help="a setting of the engine")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="the port (default: a free one)")
 @click.option("--idle", type=click.FloatRange(0), default=0, metavar="SECONDS", help="end when not needed so long")
 @click.option("--tls", is_flag=True, help="also speak https, and be the proxy for Azure's own names")
 @click.option("--detach", is_flag=True, help="return as soon as it answers")
 @click.option("--stop", is_flag=True, help="end the one that runs")
 @pass_settings
-def serve(settings: Settings, engine: str, port: int, idle: float, tls: bool, detach: bool, stop: bool) -> None:
+def serve(
+    settings: Settings,
+    engine: str,
+    settings_of_engine: tuple[str, ...],
+    port: int,
+    idle: float,
+    tls: bool,
+    detach: bool,
+    stop: bool,
+) -> None:
     """Runs the local service until Ctrl-C.
 
     Its jobs go on without it, and the next service finds them.
@@ -37,6 +47,7 @@ def serve(settings: Settings, engine: str, port: int, idle: float, tls: bool, de
         click.echo("ended" if localservice.stop(root) else f"no service runs in {root}", err=True)
         return
     options = ["--engine", engine, "--port", str(port), "--idle", str(idle), *(["--tls"] if tls else [])]
+    options += [f"--option={setting}" for setting in settings_of_engine]
     command = [sys.executable, "-m", "batchhvd.service", "--root", root, *options]
     process = _begin(command, root, detach)
     try:
