@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-BLOCK = Path(__file__).parents[2] / "data" / "tutorial_block.py"
+BLOCK = Path(__file__).parents[2] / "data" / "tutorial_block.txt"
 DESIGN = Path(__file__).parents[3].parent / "shared" / "design.md"
 
 SCRIPT = """
