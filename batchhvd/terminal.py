@@ -65,7 +65,7 @@ def epochs(records: Sequence[Mapping[str, float]]) -> Table:
     return table
 
 
-def _sampled(values: Sequence[float], most: int = 12) -> list[float]:
+def _sampled(values: Sequence[float], most: int = 10) -> list[float]:
     """Takes so many of the values, evenly spread, that the curve is no wider than its column."""
     if len(values) <= most:
         return list(values)
