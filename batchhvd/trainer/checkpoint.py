@@ -76,7 +76,8 @@ class Checkpoints:
 
     def paths(self) -> list[Path]:
         """Lists the checkpoints, the oldest first."""
-        return sorted(path for path in self.folder.glob("checkpoint-*.npz") if _NAME.fullmatch(path.name))
+        found = ((_NAME.fullmatch(path.name), path) for path in self.folder.glob("checkpoint-*.npz"))
+        return [path for _, path in sorted((int(match[1]), path) for match, path in found if match)]
 
     def write(self, snapshot: Snapshot) -> Path:
         """Writes one, and removes those that are too old. Only one process may do this at a time."""
@@ -84,7 +85,7 @@ class Checkpoints:
         path = self.folder / f"checkpoint-{snapshot.epoch:05d}.npz"
         partial = path.with_suffix(".part")
         with partial.open("wb") as stream:
-            np.savez(stream, allow_pickle=False, **_pack(snapshot))
+            np.savez(stream, **_pack(snapshot))
             stream.flush()
             os.fsync(stream.fileno())
         partial.replace(path)
