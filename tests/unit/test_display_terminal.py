@@ -99,7 +99,7 @@ def test_rows_align_numbers_and_keep_all_names():
 def test_many_epochs_fit_into_80_columns():
     names = ("loss", "accuracy", "val_loss", "val_accuracy", "images_per_second", "seconds")
     file = io.StringIO()
-    records = [{"epoch": epoch, **{name: 100.0 + epoch for name in names}} for epoch in range(1, 101)]
+    records = [{"epoch": epoch, **dict.fromkeys(names, 100.0 + epoch)} for epoch in range(1, 101)]
     Console(file=file, width=80, _environ={}).print(terminal.epochs(records))
     assert "…" not in file.getvalue()
     assert len(file.getvalue().splitlines()) == 102
