@@ -24,6 +24,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import ctypes
+import errno
 import fcntl
 import glob
 import hashlib
@@ -502,17 +503,38 @@ def own_mounts() -> None:
     mount("none", "/", flags=_REC | _PRIVATE)
 
 
-def mount_points() -> list[str]:
-    """Returns where file systems that hold files are mounted, "/" first; those of the kernel are left out."""
-    found = ["/"]
+def mounted() -> list[tuple[str, str]]:
+    """Returns where this process sees file systems mounted, and their kinds, in the order of mounting."""
+    found = []
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         for line in file:
             left, _, right = line.partition(" - ")
             point = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), left.split()[4])
-            inside = any(f"{point}/".startswith(f"{shared}/") for shared in _SHARED)
-            if right.split()[0] not in _KERNEL and not inside and point not in found:
-                found.append(point)
+            found.append((point, right.split()[0]))
     return found
+
+
+def mount_points() -> list[str]:
+    """Returns where file systems that hold files are mounted, "/" first; those of the kernel are left out."""
+    found = ["/"]
+    for point, kind in mounted():
+        inside = any(f"{point}/".startswith(f"{shared}/") for shared in _SHARED)
+        if kind not in _KERNEL and not inside and point not in found:
+            found.append(point)
+    return found
+
+
+def remove(folder: Path) -> None:
+    """Removes a folder with all that is in it, unless something is mounted there: that is not ours to remove.
+
+    Raises:
+        OSError: something is mounted in it, or it cannot be removed.
+    """
+    inside = [point for point, _ in mounted() if f"{point}/".startswith(f"{folder}/")] if LINUX else []
+    if inside:
+        raise OSError(errno.EBUSY, "something is mounted there", inside[0])
+    if folder.exists():
+        shutil.rmtree(folder)
 
 
 class View:
@@ -522,26 +544,29 @@ class View:
         root: the directory that is the view's "/".
     """
 
-    def __init__(self, root: Path, changes: Path, below: Path | None, binds: Sequence[Path]) -> None:
-        """Mounts the view.
+    def __init__(self, place: Path, changes: Path, below: Path | None, binds: Sequence[Path]) -> None:
+        """Mounts the view, or nothing where a part of it fails.
 
         Args:
-            root: an empty directory.
+            place: a folder for the mount points, and for nothing else.
             changes: the folder that takes the changes; not on an overlay, nor on NFS.
             below: the changes of another view, seen but not altered, or None.
             binds: directories that are the real ones inside too.
         """
-        self.root = root
+        self.place, self.root, self.changes, self.below = place, place / "root", changes, below
         self.mounted: list[str] = []
-        root.mkdir(parents=True, exist_ok=True)
-        for point in mount_points():
-            self._overlay(point, changes, below)
-        for shared in _SHARED:
-            self._mount(shared, self._inside(shared), flags=_BIND | _REC)
-        for path in binds:
-            place = self._inside(str(path))
-            os.makedirs(place, exist_ok=True)
-            self._mount(str(path), place, flags=_BIND)
+        self.scratch: list[Path] = []
+        try:
+            for point in mount_points():
+                self._overlay(point)
+            for shared in _SHARED:
+                self._mount(shared, self._inside(shared), flags=_BIND | _REC)
+            for path in binds:
+                os.makedirs(self._inside(str(path)), exist_ok=True)
+                self._mount(str(path), self._inside(str(path)), flags=_BIND)
+        except OSError:
+            self.close()
+            raise
 
     def _inside(self, path: str) -> str:
         return str(self.root) + path.rstrip("/")
@@ -550,23 +575,25 @@ class View:
         mount(source, target, **options)
         self.mounted.append(target)
 
-    def _overlay(self, point: str, changes: Path, below: Path | None) -> None:
+    def _overlay(self, point: str) -> None:
         if not os.path.isdir(point):  # containers mount single files, such as /etc/resolv.conf
             return self._mount(point, self._inside(point), flags=_BIND)
         name = hashlib.sha256(os.fsencode(point)).hexdigest()[:16]
         lower = point
-        if below is not None and (below / name).is_dir():
+        if self.below is not None and (self.below / name).is_dir():
             # Stacked, not side by side: the kernel refuses a lower layer that lies inside another one, here inside "/".
-            lower = str(changes / name / "below")
-            self._stack(point, below / name, lower, flags=_READ_ONLY)
-        return self._stack(lower, changes / name, self._inside(point) or "/")
+            lower = str(self.place / name)
+            self._stack(point, self.below / name, lower, flags=_READ_ONLY)
+        return self._stack(lower, self.changes / name, self._inside(point))
 
     def _stack(self, lower: str, changes: Path, target: str, flags: int = 0) -> None:
-        upper, work = changes / "up", changes / "work"
+        # Each mount has a work folder of its own: mounts of one moment would take it away from each other.
+        upper, work = changes / "up", changes / f"work-{os.getpid()}"
         if not upper.exists():
             upper.mkdir(parents=True)
-            work.mkdir()
             shutil.copystat(lower, upper)
+        work.mkdir(exist_ok=True)
+        self.scratch.append(work)
         os.makedirs(target, exist_ok=True)
         paths = {"lowerdir": lower, "upperdir": str(upper), "workdir": str(work)}
         options = ",".join(f"{name}={_escape(path)}" for name, path in paths.items())
@@ -578,10 +605,18 @@ class View:
         os.chdir(directory)
 
     def close(self) -> None:
-        """Takes the view away."""
-        for target in reversed(self.mounted):
-            _LIBC.umount2(os.fsencode(target), _DETACH)
-        self.mounted.clear()
+        """Takes the view away; what it changed stays in the folder of changes.
+
+        Raises:
+            OSError: something could not be unmounted.
+        """
+        while self.mounted:
+            target = self.mounted.pop()
+            if _LIBC.umount2(os.fsencode(target), _DETACH) != 0:
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number), target)
+        for folder in (*self.scratch, self.place):
+            remove(folder)
 
 
 def _escape(path: str) -> str:
@@ -835,10 +870,7 @@ class Node:
     def finish(self) -> None:
         """Ends everything that is left below this process and completes the record."""
         end_all(os.getpid())
-        if self.view is not None:
-            self.view.close()
-        for name in ("root", "changes"):
-            shutil.rmtree(self.folder / f"{name}-{self.index}", ignore_errors=True)
+        self._take_view_away()
         self._room.unlink(missing_ok=True)
         stop = self.stop()
         self.record |= {"state": "ended", "ended": time.time()}
@@ -846,6 +878,14 @@ class Node:
             self.record |= {"reason": stop["reason"], "error": stop["error"]}
         self.note(f"node ended: {self.record['error'] or self.record['reason'] or 'well'}")
         self.save()  # last: whoever reads that it has ended may read all logs
+
+    def _take_view_away(self) -> None:
+        try:
+            if self.view is not None:
+                self.view.close()
+            remove(self.folder / f"changes-{self.index}")
+        except OSError as error:
+            self.note(f"the view of the ranks could not be taken away: {error}")
 
     # -- the loop --
 
@@ -1059,7 +1099,7 @@ class Preparation:
         for sink, name in zip(sinks, ("stdout", "stderr"), strict=True):
             sink.write((layer / name).read_bytes())
         if code:
-            shutil.rmtree(layer)
+            remove(layer)
         else:
             os.utime(layer)
             fcntl.flock(lock, fcntl.LOCK_SH)
@@ -1072,11 +1112,11 @@ class Preparation:
         for done in self.layers.glob("*/done"):
             layer, lock = done.parent, _open_lock(done.parent)
             if time.time() - layer.stat().st_mtime > KEPT and _locked(lock, fcntl.LOCK_EX):
-                shutil.rmtree(layer)
+                remove(layer)
             os.close(lock)
 
     def _fill(self, layer: Path) -> tuple[int, list[str]]:
-        shutil.rmtree(layer, ignore_errors=True)  # what a preparation that was killed has left
+        remove(layer)  # what a preparation that was killed has left
         layer.mkdir(mode=0o700)
         view = self._view(layer / "changes", None)
         code, tail = self._on_host([Sink(layer / name) for name in ("stdout", "stderr")], view)
@@ -1093,7 +1133,7 @@ class Preparation:
             return self._view(changes, below)
         except OSError as error:  # such as in a container, whose "/" is an overlay already: the kernel stacks two
             self.node.note(f"the prepared layer is copied, since it cannot be stacked: {error}")
-            shutil.rmtree(changes)
+            remove(changes)
             subprocess.run(["cp", "-a", str(below), str(changes)], check=True)
             return self._view(changes, None)
 
@@ -1119,13 +1159,13 @@ class Preparation:
         except OSError:
             mount("tmpfs", str(self.layers), "tmpfs", options="mode=700")
             self._view(place, None).close()
-        shutil.rmtree(place)
+        remove(place)
 
     def _view(self, changes: Path, below: Path | None) -> View:
         folder = self.node.folder
         found = [path for name in ("mounts", "cluster") for path in (folder / name).glob("**/*")]
         shares = [path.resolve() for path in found if path.is_symlink()]
-        return View(folder / f"root-{self.node.index}", changes, below, [folder, self.node.logs, *shares])
+        return View(folder / f"view-{self.node.index}", changes, below, [folder, self.node.logs, *shares])
 
 
 def _open_lock(layer: Path) -> int:

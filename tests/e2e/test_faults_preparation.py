@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.faults import Live, live, processes, until
+from tests.e2e.faults import PYTHON, Live, live, processes, until
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -51,7 +51,7 @@ def test_it_runs_once_for_each_distinct_command(world: Live) -> None:
     (world.root / "count").mkdir()
     seen = "echo prepared; date +%N"
     for name in ("j", "k"):
-        assert prepare(world, name, seen) == "succeeded"
+        assert prepare(world, name, seen) == "succeeded", world.info(name)
     first, second = (world.log(n, f"stdout-job_prep-{world.of(n).private['nodes'][0]}.txt") for n in ("j", "k"))
     assert first == second
     assert prepare(world, "l", seen + "; true") == "succeeded"
@@ -97,11 +97,54 @@ def test_shares_folder_and_logs_are_the_real_ones(world: Live) -> None:
     assert (world.folder("j") / "shared" / "t").exists()
 
 
+VIEW = """
+import os, sys
+from pathlib import Path
+from batchhvd.engines import node
+
+base = Path(sys.argv[1])
+node.own_mounts()
+before = node.mounted()
+try:
+    node.View(base / "view", base / "changes", None, [base / "real", Path("/no such folder")])
+except OSError as error:
+    print("refused:", error.strerror)
+assert node.mounted() == before, "something stayed mounted"
+view = node.View(base / "view", base / "changes", None, [base / "real"])
+for folder in (base / "view", base):
+    try:
+        node.remove(folder)
+    except OSError as error:
+        print("kept:", error.strerror)
+view.close()
+node.remove(base / "view")
+print(sorted(path.name for path in base.iterdir()), (base / "real" / "file").read_text())
+"""
+
+
+def test_a_view_is_whole_or_not_there_and_nothing_is_removed_through_it(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "file").write_text("still here")
+    done = subprocess.run([PYTHON, "-c", VIEW, str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    kept = "kept: something is mounted there\n"
+    assert done.stdout == f"refused: No such file or directory\n{kept}{kept}['changes', 'real'] still here\n"
+
+
+def test_many_nodes_share_a_layer_at_the_same_moment(world: Live) -> None:
+    world.resize(6)
+    world.tick(3)
+    assert prepare(world, "j", "echo once", "true", nodes=6) == "succeeded", world.info("j")
+    assert prepare(world, "k", "echo once", "true", nodes=6) == "succeeded", world.info("k")
+    assert all("is done already" in world.execution_log("k", index) for index in range(6))
+    assert not any("is copied" in world.execution_log(name, index) for name in ("j", "k") for index in range(6))
+
+
 def test_nothing_stays_mounted(world: Live) -> None:
     assert prepare(world, "j", "true", nodes=1) == "succeeded"
     assert str(world.root).replace(" ", "\\040") not in Path("/proc/self/mountinfo").read_text()
     leftovers = {path.name for path in world.folder("j").iterdir()}
-    assert not {name for name in leftovers if name.startswith(("root-", "changes-", ".room"))}
+    assert not {name for name in leftovers if name.startswith(("view-", "changes-", ".room"))}
 
 
 def test_where_it_is_not_wanted_it_is_skipped_with_a_notice(tmp_path: Path) -> None:
