@@ -75,7 +75,7 @@ def job_over(store: Store) -> Callable[[str], bool]:
 
     def over(id: str) -> bool:
         record = store.get(id)
-        return record is None or record.document["properties"].get("executionState") in ("succeeded", "failed")
+        return record is None or record.document.get("properties", {}).get("executionState") in ("succeeded", "failed")
 
     return over
 
