@@ -12,9 +12,9 @@ import hashlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
@@ -70,6 +70,16 @@ class _Meter:
     done: int = 0
     sent: int = 0
     _lock: Lock = field(factory=Lock)
+    _stopped: Event = field(factory=Event)
+
+    def stop(self) -> None:
+        """Lets no further piece begin."""
+        self._stopped.set()
+
+    def go_on(self) -> None:
+        """Is called before each piece; raises after ``stop``."""
+        if self._stopped.is_set():
+            raise CancelledError
 
     def expect(self, size: int) -> None:
         with self._lock:
@@ -150,10 +160,11 @@ def _all(
     with ThreadPoolExecutor(max_workers=max(1, parallel)) as pool:
         running = [pool.submit(copy, *pair) for pair in pairs]
         try:
-            wait(running, return_when=FIRST_EXCEPTION)
-        finally:  # also on Ctrl-C: what has begun ends with its file, nothing else begins
+            done, _ = wait(running, return_when=FIRST_EXCEPTION)
+            failed = [future for future in done if future.exception() is not None]
+        finally:  # nothing else begins: after the first failure, on Ctrl-C, and when all is done anyway
+            meter.stop()
             pool.shutdown(wait=False, cancel_futures=True)
-    failed = [future for future in running if not future.cancelled() and future.exception() is not None]
     copied = [future.result() for future in failed[:1] or running]
     return Transfer(sum(copied), len(copied) - sum(copied), meter.sent, time.monotonic() - started, tuple(paths))
 
@@ -171,7 +182,7 @@ def _upload_one(file: ShareFileClient, source: Path, meter: _Meter) -> bool:
     missing = [piece for piece in _pieces(0, size) if not _covered(piece, written or ())]
     meter.add(size - sum(end - start for start, end in missing), sent=False)
     _write(file, source, missing, meter)
-    if written and _read_back(file) != digest:
+    if written and _read_back(file, meter) != digest:
         # Some file systems cannot tell what was written from what was only made room for.
         _write(file, source, list(_pieces(0, size)), meter)
     _keep_promise(file, size, digest)
@@ -195,6 +206,7 @@ def _write(file: ShareFileClient, source: Path, pieces: Sequence[tuple[int, int]
     """Writes pieces, some at once; with an MD5 for each the service itself refuses what was damaged on the way."""
 
     def write(piece: tuple[int, int]) -> None:
+        meter.go_on()
         with source.open("rb") as data:
             data.seek(piece[0])
             content = data.read(piece[1] - piece[0])
@@ -209,9 +221,9 @@ def _write(file: ShareFileClient, source: Path, pieces: Sequence[tuple[int, int]
             pass
 
 
-def _read_back(file: ShareFileClient) -> bytes:
+def _read_back(file: ShareFileClient, meter: _Meter) -> bytes:
     digest = hashlib.md5(usedforsecurity=False)
-    for piece in _read_ahead(file, file.get_file_properties(), 0):
+    for piece in _read_ahead(file, file.get_file_properties(), 0, meter):
         digest.update(piece or b"")
     return digest.digest()
 
@@ -255,7 +267,7 @@ def _fetch(file: ShareFileClient, there: Any, target: Path, meter: _Meter) -> bo
     with scratch.open("ab") as data:
         done = data.tell()
         meter.add(done, sent=False)
-        for piece in _read_ahead(file, there, done):
+        for piece in _read_ahead(file, there, done, meter):
             if piece is None:
                 break
             data.write(piece)
@@ -276,10 +288,11 @@ def _is_whole(file: ShareFileClient, there: Any, scratch: Path) -> bool:
     return _known_md5(there) in (b"", _md5(scratch))
 
 
-def _read_ahead(file: ShareFileClient, there: Any, start: int) -> Iterator[bytes | None]:
+def _read_ahead(file: ShareFileClient, there: Any, start: int, meter: _Meter) -> Iterator[bytes | None]:
     """Yields the pieces from a byte on, in order, some of them under way at once; None where the file was changed."""
 
     def read(piece: tuple[int, int]) -> bytes | None:
+        meter.go_on()
         answer = file.download_file(offset=piece[0], length=piece[1] - piece[0])
         return answer.readall() if answer.properties.etag == there.etag else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -170,6 +171,23 @@ def _stopping_after(pieces: int, share: FileShare, copy: Callable[[], Any]) -> N
             copy()
     finally:
         transport.send = send
+
+
+def test_ctrl_c_ends_a_transfer_with_the_piece_that_is_under_way(share: FileShare, here: Path) -> None:
+    (here / "big.bin").write_bytes(os.urandom(12 * PIECE))
+    seen: list[int] = []
+
+    def interrupt(done: int, total: int) -> None:
+        seen.append(done)
+        if len(seen) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        share.upload("big.bin", progress=interrupt)
+    assert max(seen) < 12 * PIECE
+    assert share.upload("big.bin").bytes < 12 * PIECE
+    share.download("big.bin", "copy.bin")
+    assert (here / "copy.bin").read_bytes() == (here / "big.bin").read_bytes()
 
 
 def test_a_download_that_was_cut_goes_on(share: FileShare, here: Path) -> None:
