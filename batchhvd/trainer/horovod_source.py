@@ -3,7 +3,7 @@
 Each change names the text that it expects. A text that is missing, or is there twice, means another source than
 the one these changes were made for, and nothing is built from it.
 
-Source: facts measured with TensorFlow 2.21, PyTorch 2.13 and gcc 12, documented in docs/horovod.md.
+Tried with TensorFlow 2.21, PyTorch 2.13 and gcc 12.
 """
 
 from __future__ import annotations

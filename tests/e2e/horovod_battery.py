@@ -273,7 +273,10 @@ def check_late():
 
     model = compiled(Late(hvd.rank()), hvd.DistributedOptimizer(keras.optimizers.SGD(0.0)))
     weights = []
-    train(model, keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: weights.append(digest(model))))
+    # Before the broadcast in the list: it must see equal weights even after the first step.
+    note = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: weights.append(digest(model)))
+    x, y = samples(24, 100 + hvd.rank())
+    model.fit(x, y, batch_size=8, verbose=0, callbacks=[note, broadcast()])
     return weights
 
 

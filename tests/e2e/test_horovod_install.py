@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ import pytest
 from batchhvd.errors import EngineError, HorovodBroken
 from batchhvd.trainer import ranks
 from batchhvd.trainer.checkpoint import Checkpoints
+from batchhvd.trainer.horovod_plan import framework_version
 from batchhvd.trainer.horovod_source import EDITS, VERSION, change, unpack
 from batchhvd.trainer.install import COMMAND, cache, installed
 
@@ -173,6 +175,42 @@ def test_several_ranks_without_horovod_are_told_the_command() -> None:
     assert "-m batchhvd.trainer.install" in done.stdout
     done = command([sys.executable, "-c", MISSING, "jax"], HOROVOD_SIZE="2")
     assert done.stdout.startswith("HorovodBroken Horovod cannot train on the Keras backend jax"), done.stderr
+
+
+BROKEN = """
+import sys
+from batchhvd.errors import HorovodBroken
+import batchhvd.trainer.hvd.world as world
+world.keras_backend = lambda: sys.argv[1]
+try:
+    world.init()
+except HorovodBroken as error:
+    print(error)
+"""
+
+
+@pytest.mark.horovod
+def test_a_horovod_without_this_backend_is_named_as_broken(tmp_path: Path) -> None:
+    """A copy of the installed package that has lost its library for PyTorch."""
+    needs_horovod()
+    where = find_spec("horovod")
+    assert where and where.submodule_search_locations
+    source = Path(where.submodule_search_locations[0])
+    shutil.copytree(source, tmp_path / "horovod", ignore=shutil.ignore_patterns("mpi_lib*", "__pycache__", "spark"))
+    done = command([sys.executable, "-c", BROKEN, "torch"], HOROVOD_SIZE="2", PYTHONPATH=str(tmp_path))
+    assert "does not work with the Keras backend torch" in done.stdout, done.stdout + done.stderr
+    assert "-m batchhvd.trainer.install" in done.stdout
+
+
+@pytest.mark.horovod
+def test_a_horovod_without_mpi_says_so_under_mpi() -> None:
+    needs_horovod()
+    backend = next((name for name in ("torch", "tensorflow") if framework_version(name)), "")
+    done = command([sys.executable, "-c", BROKEN, backend], OMPI_COMM_WORLD_SIZE="2")
+    if not done.stdout and not done.stderr:
+        pytest.skip("this Horovod is built for MPI")
+    assert "the launcher started 2 ranks, but Horovod sees 1" in done.stdout, done.stdout + done.stderr
+    assert done.stdout.rstrip().endswith("--mpi")
 
 
 # --- checkpoints -----------------------------------------------------------------------------------------------------
