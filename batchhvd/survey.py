@@ -6,7 +6,7 @@ from attrs import define, field
 
 from batchhvd.cluster import Cluster
 from batchhvd.clusterspec import AutoScale
-from batchhvd.errors import NotFound
+from batchhvd.errors import NotFound, Refused
 from batchhvd.mounts import Mount
 from batchhvd.resource import Resource
 from batchhvd.storage import FileShare, find_account
@@ -55,5 +55,5 @@ class Survey:
     def _find(self, mount: Mount) -> FileShare | None:
         try:
             return find_account(self.group, mount.account).share(mount.share).refresh()
-        except NotFound:
+        except (NotFound, Refused):  # refused: no share can have such a name
             return None

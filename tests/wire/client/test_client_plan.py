@@ -26,7 +26,7 @@ def test_a_plan_without_cluster_and_share(place: Any) -> None:
     mounts = [
         place.share.mount("data"),
         Mount("nosuchaccount", "files", "a"),
-        Mount(place.share.parent.name, "none", "b"),
+        Mount(place.share.parent.name, "x", "b"),
     ]
     found = place.experiment.plan(place.spec("true", mounts=mounts), place.workspace.cluster("none"))
     assert [mount.found for mount in found.mounts] == [True, False, False]
