@@ -84,8 +84,8 @@ def fill(folder: Path, size: int = 0) -> None:
 
     It is what a share without space left looks like, but for the error's name (EFBIG), and it harms no disk.
     """
-    for node in range(_count(folder)):
-        for pid in (_record(folder, node)["pid"], *_below(folder, node)):
+    for record in _records(folder):
+        for pid in (record["pid"], *_below(folder, record["index"])):
             _limit(pid, size)
 
 
@@ -108,13 +108,16 @@ def _record(folder: Path, node: int) -> dict[str, Any]:
     return record
 
 
-def _count(folder: Path) -> int:
-    return sum(1 for _ in folder.glob("node-*.json"))
+def _records(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yields the records of the nodes that have begun and not ended."""
+    for path in sorted(folder.glob("node-*.json")):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if record["state"] != "ended":
+            yield record
 
 
 def _rank(folder: Path, rank: int) -> int:
-    for node in range(_count(folder)):
-        record = json.loads((folder / f"node-{node}.json").read_text(encoding="utf-8"))
+    for record in _records(folder):
         for entry in record["ranks"]:
             if entry["rank"] == rank and entry["ended"] is None:
                 return int(entry["pid"])
