@@ -23,20 +23,37 @@ ORDER = ("trainer_cifar10", "trainer_gpu", "control_plane", "scheduler", "transf
 
 
 def figures(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Yields each figure of a result with the path to it."""
+    """Yields each figure of a result with the path to it; lists of records are left to ``tables``."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from figures(inner, f"{name} · {key}" if name else str(key).replace("_", " "))
-    elif isinstance(value, list):
-        yield name, ", ".join(map(shown, value))
-    else:
-        yield name, shown(value)
+    elif not _records(value):
+        yield name, ", ".join(map(shown, value)) if isinstance(value, list) else shown(value)
+
+
+def tables(result: dict[str, Any]) -> Iterator[str]:
+    """Yields a table for each list of records; searches for settings are only counted."""
+    for name, rows in result.items():
+        if not _records(rows):
+            continue
+        if name.startswith("search"):
+            yield f"*{name}*: {len(rows)} trainings, in the JSON file."
+            continue
+        columns = list(dict.fromkeys(key for row in rows for key in row))
+        lines = [columns, ["---"] * len(columns), *([shown(row.get(key, "")) for key in columns] for row in rows)]
+        yield "\n".join([f"*{name}*", "", *(f"| {' | '.join(line)} |" for line in lines)])
+
+
+def _records(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(row, dict) for row in value)
 
 
 def shown(value: Any) -> str:
     """Returns a figure as text, to four digits where it is not whole."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "not measured"}[value]
+    if isinstance(value, list):
+        return " ".join(map(shown, value))
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) else str(value).replace("|", "\\|").replace("\n", " ")
@@ -54,7 +71,8 @@ def section(path: Path) -> str:
         "| figure | value |",
         "|---|---|",
     ]
-    return "\n".join([*lines, *(f"| {name} | {value} |" for name, value in figures(result)), ""])
+    lines += [f"| {name} | {value} |" for name, value in figures(result)]
+    return "\n".join([*lines, "", *(f"{table}\n" for table in tables(result))])
 
 
 def page() -> str:
