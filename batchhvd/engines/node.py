@@ -728,6 +728,10 @@ class Stopped(Exception):
     """The task was stopped while this node had not started its ranks yet."""
 
 
+class Gone(Exception):
+    """The task's folder was removed: nobody waits for this node any more."""
+
+
 class Node:
     """The runner of one node: it starts what is to run, copies its output, and ends it when the task is stopped."""
 
@@ -774,13 +778,15 @@ class Node:
             Preparation(self).run()
             self.start()
             self.attend(self._done)
+        except Gone:
+            end_all(os.getpid())
+            return 1
         except Stopped:
             self.note("stopped before the ranks were started")
         except OSError as error:
             self._room.unlink(missing_ok=True)
             self.fail("engine", f"the node cannot go on: {error}")
-        finally:
-            self.finish()
+        self.finish()
         return next((child.record["exit"] for child in self.children if child.record["exit"]), 0)
 
     def _open(self) -> None:
@@ -892,6 +898,8 @@ class Node:
     def attend(self, done: Callable[[], bool]) -> None:
         """Copies output, takes down ends and heeds the stop file until ``done()``."""
         while not done():
+            if not (self.folder / "task.json").exists():
+                raise Gone
             pending = any(stream.pending for child in self.children for stream in child.streams)
             for key, _ in self.selector.select(PARTIAL / 2 if pending or self.suspect else BEAT):
                 self._arrived(key)
@@ -1304,6 +1312,8 @@ def guard(folder: Path, index: int, runner: int) -> int:
             break
     end_all(os.getpid())
     code = os.waitstatus_to_exitcode(status)
+    if not (folder / "task.json").exists():
+        return 1  # nobody waits for this node any more
     record = read_json(folder / f"node-{index}.json")
     if record is None or record["state"] != "ended":
         complete(folder, index, code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -80,6 +81,15 @@ def test_a_frozen_runner_is_killed_when_the_job_is_terminated(world: Live) -> No
     assert world.ended("j") == "failed"
     assert world.error("j")[0] == "JobTerminated"
     assert not processes(world.root)
+
+
+def test_runners_whose_folder_was_removed_end_with_all_they_started(world: Live) -> None:
+    world.command("j", FOREVER, nodes=2)
+    world.up("j", 2)
+    shutil.rmtree(world.folder("j"))
+    until(lambda: not processes(world.root), 10)
+    assert world.ended("j") == "failed"
+    assert world.error("j")[0] == "NodeLost"
 
 
 def test_a_run_has_ended_only_when_its_guards_are_gone(world: Live) -> None:
