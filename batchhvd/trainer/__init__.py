@@ -1,1 +1,21 @@
-"""The trainer: Keras 3 on Horovod. Runs on the nodes and needs neither the client nor the service."""
+"""The trainer: Keras 3 on Horovod. Runs on the nodes and needs neither the client nor the service.
+
+:func:`fit` is loaded when it is first used, so that what must come before Keras still can.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from batchhvd.trainer.fitting import Fit, fit
+
+__all__ = ["Fit", "fit"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from batchhvd.trainer import fitting
+
+    return getattr(fitting, name)

@@ -111,14 +111,14 @@ def _array_source(arrays: tuple[Any, ...], shard: Shard, augment: Augment | None
         from batchhvd.trainer.device import batch
     else:
         batch = _in_memory
-    return _endless(lambda step: batch(arrays, shard, augment, start + step))
+    return endless(lambda step: batch(arrays, shard, augment, start + step))
 
 
 def _on_gpu(array: Any) -> bool:
     return str(getattr(array, "device", "cpu")).startswith("cuda")
 
 
-def _endless(batch: Callable[[int], tuple[Any, ...]]) -> Any:
+def endless(batch: Callable[[int], tuple[Any, ...]]) -> Any:
     """Makes a Keras data set whose batch number ``step`` is ``batch(step)``, without end."""
     import keras
 

@@ -94,7 +94,7 @@ def fit(
     hvd.init()
     hvd.DistributedOptimizer(model.optimizer)
     source = feed(
-        _nearby(data),
+        nearby(data),
         batch_size=batch_size,
         rank=hvd.rank(),
         ranks=hvd.size(),
@@ -104,7 +104,7 @@ def fit(
         first_epoch=initial_epoch,
         whole=whole,
     )
-    tested = None if validation is None else share(_nearby(validation), hvd.rank(), hvd.size())
+    tested = None if validation is None else share(nearby(validation), hvd.rank(), hvd.size())
     model.train_function = _recorded(model) if compiled else None
     watch = Stopwatch(
         source, hvd.size(), progress if hvd.rank() == 0 else None, clock, FIRST_COMPILED if compiled else 1
@@ -128,14 +128,14 @@ def evaluate(model: Any, data: Any) -> dict[str, float]:
     from batchhvd.trainer import hvd
 
     hvd.init()
-    x, *others = share(_nearby(data), hvd.rank(), hvd.size())
+    x, *others = share(nearby(data), hvd.rank(), hvd.size())
     figures = model.evaluate(x, *others, batch_size=VALIDATION_BATCH, verbose=0, return_dict=True)
     everyone = hvd.allgather_object((len(x), {name: float(value) for name, value in figures.items()}))
     total = sum(count for count, _ in everyone)
     return {f"val_{name}": sum(count * part[name] for count, part in everyone) / total for name in figures}
 
 
-def _nearby(data: Any) -> Any:
+def nearby(data: Any) -> Any:
     """Puts arrays where the model is, if that is a GPU that PyTorch drives."""
     import keras
 

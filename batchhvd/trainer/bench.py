@@ -1,0 +1,248 @@
+"""How fast training is here, and what it spends its time on.
+
+    python -m batchhvd.trainer bench --ranks 1,2,4 [--recipe tutorial] [--dataset digits] [--batch-size 32] [--dir .]
+
+For each number of ranks the same training runs in three ways: as it is; with one batch again and again, so that
+nothing has to be prepared; and so without exchanging gradients either. The differences are what the input and the
+communication cost after all overlapping; the rest is computing. Scaling efficiency compares images per second with
+the fewest ranks measured, per rank: on one machine with fewer cores than ranks it cannot reach 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from attrs import asdict, frozen
+
+from batchhvd.errors import BatchHvdError, EngineError
+from batchhvd.trainer import ranks as processes
+
+PACKAGES = ("batchhvd", "keras", "tensorflow", "torch", "horovod", "numpy")
+
+
+@frozen
+class Cost:
+    """Says what training costs on so many ranks.
+
+    Attributes:
+        ranks: how many trained together.
+        batch: pictures of one rank per step.
+        images_per_second: of all ranks together.
+        step: seconds of one step; the sum of the three that follow.
+        input: seconds of it that wait for pictures.
+        compute: seconds of it that the network and the optimizer take.
+        communication: seconds of it that averaging gradients takes, waiting for the slowest rank included.
+    """
+
+    ranks: int
+    batch: int
+    images_per_second: float
+    step: float
+    input: float
+    compute: float
+    communication: float
+
+
+# --- on the ranks --------------------------------------------------------------------------------------------------
+
+
+def measure(settings: Any, steps: int) -> Cost:
+    """Trains ``steps`` steps in each of the three ways; call it on all ranks.
+
+    Args:
+        settings: a :class:`batchhvd.trainer.train.Settings`.
+        steps: of each measurement.
+    """
+    from batchhvd.trainer import data as datasets
+    from batchhvd.trainer import hvd, train
+    from batchhvd.trainer.feed import endless, feed
+    from batchhvd.trainer.fitting import nearby
+
+    data = datasets.load(settings.dataset, settings.data_dir)
+    plan = train.planned(settings, data, hvd.size())
+    arrays = nearby((data.x_train, train.one_hot(data.y_train, data.classes)))
+    augment = train.augmentation(plan, data)
+    real = feed(arrays, batch_size=plan.batch, rank=hvd.rank(), ranks=hvd.size(), augment=augment).source
+    batch = real[0]
+    same = endless(lambda step: batch)
+    whole = _step_seconds(settings, plan, data, real, steps, together=True)
+    without_input = _step_seconds(settings, plan, data, same, steps, together=True)
+    compute = _step_seconds(settings, plan, data, same, steps, together=False)
+    times = hvd.allreduce([whole, without_input, compute])
+    return _cost(hvd.size(), plan.batch, *map(float, times))
+
+
+def _cost(ranks: int, batch: int, whole: float, without_input: float, compute: float) -> Cost:
+    compute = min(compute, whole)
+    communication = min(max(without_input - compute, 0.0), whole - compute) if ranks > 1 else 0.0
+    return Cost(ranks, batch, ranks * batch / whole, whole, whole - compute - communication, compute, communication)
+
+
+def _step_seconds(settings: Any, plan: Any, data: Any, source: Any, steps: int, together: bool) -> float:
+    """Returns the seconds of one step, after one epoch of the same that does not count."""
+    import keras
+
+    from batchhvd.trainer import backend, hvd, train
+    from batchhvd.trainer.feed import Feed
+    from batchhvd.trainer.progress import Stopwatch
+
+    model = train.built(plan, data)
+    optimizer = train.optimizer(plan)
+    model.compile(
+        optimizer=hvd.DistributedOptimizer(optimizer) if together else optimizer,
+        loss=keras.losses.CategoricalCrossentropy(label_smoothing=plan.smoothing),
+        metrics=["accuracy"],
+        jit_compile=False,
+    )
+    if backend.compiled(settings.step):
+        from batchhvd.trainer.device import RecordedStep
+
+        model.train_function = RecordedStep(model, alone=hvd.size() == 1 or not together)
+    watch = Stopwatch(Feed(source, steps, plan.batch), hvd.size(), None, first=steps)
+    hvd.barrier()
+    model.fit(source, steps_per_epoch=steps, epochs=2, verbose=0, shuffle=False, callbacks=[watch])
+    return float(watch.seconds / (watch.steps - steps))
+
+
+def _work(options: argparse.Namespace) -> None:
+    """Is one rank of a measurement."""
+    from batchhvd.trainer import backend, train
+
+    backend.prepare()
+    import keras
+
+    from batchhvd.trainer import hvd
+
+    hvd.init()
+    keras.mixed_precision.set_dtype_policy(backend.precision(options.precision))
+    settings = train.Settings(
+        dir="",
+        dataset=options.dataset,
+        data_dir=options.data_dir,
+        batch_size=options.batch_size,
+        recipe=options.recipe,
+        precision=options.precision,
+    )
+    cost = measure(settings, options.steps)
+    if hvd.rank() == 0:
+        where = {"backend": keras.config.backend(), "precision": keras.mixed_precision.dtype_policy().name}
+        options.answer.write_text(json.dumps({"cost": asdict(cost), **where}))
+
+
+# --- around them ---------------------------------------------------------------------------------------------------
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command, prints a table, and writes ``bench.json``."""
+    options = _options(argv)
+    if options.answer:
+        _work(options)
+        return 0
+    try:
+        answers = [_launch(size, _passed_on(options)) for size in options.ranks]
+    except BatchHvdError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    costs = [Cost(**answer["cost"]) for answer in answers]
+    print("\n".join(table(costs)))
+    found = {name: answers[0][name] for name in ("backend", "precision")}
+    document = {"command": " ".join(sys.argv[1:]), **found, "machine": machine(), "costs": [*map(asdict, costs)]}
+    options.dir.mkdir(parents=True, exist_ok=True)
+    path = options.dir / "bench.json"
+    path.write_text(json.dumps(document, indent=2) + "\n")
+    print(f"written to {path}")
+    return 0
+
+
+def _launch(size: int, options: Sequence[str]) -> Mapping[str, Any]:
+    with TemporaryDirectory(prefix="batchhvd-bench-") as folder:
+        answer = Path(folder, "answer.json")
+        command = processes.python("-m", "batchhvd.trainer.bench", "--answer", str(answer), *options)
+        outcomes = processes.run(command, size, timeout=3600)
+        failed = [outcome for outcome in outcomes if outcome.exit_code]
+        if failed:
+            raise EngineError(
+                f"rank {failed[0].rank} of {size} failed with exit code {failed[0].exit_code}: "
+                f"{processes.tail(failed[0].output)}",
+                engine="ranks",
+                command=" ".join(command),
+                exit_code=failed[0].exit_code,
+                output=failed[0].output,
+            )
+        found: Mapping[str, Any] = json.loads(answer.read_text())
+    return found
+
+
+def table(costs: Sequence[Cost]) -> list[str]:
+    """Returns the lines of a table, with the scaling efficiency against the first row."""
+    lines = ["ranks  batch  images/s  per rank  efficiency   step ms =  input + compute + communication"]
+    for cost in costs:
+        per_rank = cost.images_per_second / cost.ranks
+        efficiency = per_rank / (costs[0].images_per_second / costs[0].ranks)
+        parts = f"{1e3 * cost.input:6.1f} + {1e3 * cost.compute:7.1f} + {1e3 * cost.communication:7.1f}"
+        lines.append(
+            f"{cost.ranks:5}  {cost.batch:5}  {cost.images_per_second:8.0f}  {per_rank:8.0f}  {efficiency:10.2f}  "
+            f"{1e3 * cost.step:8.1f} = {parts}"
+        )
+    return lines
+
+
+def machine() -> dict[str, Any]:
+    """Says what was measured on: processor, cores, system and versions."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    named = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    versions = {}
+    for name in PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue  # it is told by its absence
+    return {
+        "processor": named[0] if named else platform.processor(),
+        "cores": os.cpu_count(),
+        "amx": any("amx_bf16" in line for line in lines),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "versions": versions,
+    }
+
+
+def _passed_on(options: argparse.Namespace) -> list[str]:
+    kept = ["--recipe", options.recipe, "--dataset", options.dataset, "--precision", options.precision]
+    kept += ["--steps", str(options.steps)]
+    kept += ["--data-dir", options.data_dir] if options.data_dir else []
+    return kept + (["--batch-size", str(options.batch_size)] if options.batch_size else [])
+
+
+def _sizes(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
+
+
+def _options(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m batchhvd.trainer bench", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("--ranks", type=_sizes, default=[1, 2], help="numbers of ranks, default 1,2")
+    parser.add_argument("--recipe", default="tutorial", choices=("tutorial", "fast"))
+    parser.add_argument("--dataset", default="digits", help="digits, cifar10 or an .npz file")
+    parser.add_argument("--data-dir", help="folder with cifar-10-batches-py")
+    parser.add_argument("--batch-size", type=int, help="samples of one rank per step")
+    parser.add_argument("--precision", default="auto", choices=("auto", "float32", "bfloat16"))
+    parser.add_argument("--steps", type=int, default=20, help="of each measurement")
+    parser.add_argument("--dir", type=Path, default=Path("."), help="where bench.json goes")
+    parser.add_argument("--answer", type=Path, help=argparse.SUPPRESS)
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
