@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from batchhvd.commands.context import Settings, pass_settings
 from batchhvd.commands.output import shown
+
+if TYPE_CHECKING:
+    from batchhvd.localservice import Running
 
 NOT_RUNNING = 4
 _START = 30.0  # seconds
@@ -95,12 +99,15 @@ def _root(settings: Settings) -> str:
 
 
 @click.command()
+@click.option(
+    "--open", "page", is_flag=True, help="print the status page's link, and open it where there is a terminal"
+)
 @shown
 @pass_settings
-def status(settings: Settings) -> Any:
+def status(settings: Settings, page: bool) -> Any:
     """Says whether the local service runs, and what is in it.
 
-    Starts nothing; ends with exit code 4 where none runs.
+    Starts nothing; ends with exit code 4 where none runs. The link of --open holds the token: keep it to yourself.
     """
     from batchhvd import localservice
 
@@ -109,10 +116,37 @@ def status(settings: Settings) -> Any:
     if found is None:
         click.echo(f"no service runs in {root}; start it with `batchhvd serve`", err=True)
         raise click.exceptions.Exit(NOT_RUNNING)
+    if page:
+        return _open(found)
     click.echo(
         f"{found.endpoint}  engine {found.engine}, process {found.pid}, since {found.started}, root {root}", err=True
     )
     return _inventory(settings)
+
+
+def _open(found: Running) -> None:
+    """Prints the page's link; where somebody sits at a terminal, a browser opens it.
+
+    The browser is given a file that leads to the page, because every user of the machine can see its arguments.
+    """
+    token = (Path(found.root) / "token").read_text(encoding="ascii").strip()
+    link = f"{found.endpoint}/#{token}"
+    click.echo(link)
+    if sys.stdout.isatty():
+        import webbrowser
+
+        webbrowser.open(_lead(Path(found.root) / "status.html", link).as_uri())
+
+
+def _lead(path: Path, link: str) -> Path:
+    """Writes a page for the owner's eyes only that leads on to a link."""
+    path.unlink(missing_ok=True)
+    text = (
+        f'<!doctype html><meta name="referrer" content="no-referrer"><meta http-equiv="refresh" content="0;url={link}">'
+    )
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+    return path
 
 
 def _inventory(settings: Settings) -> list[dict[str, Any]]:

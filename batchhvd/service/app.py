@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from batchhvd.errors import NotAllowed, NotFound, Refused, ServiceError
-from batchhvd.service import accounts, arm, batchai, clusters, fileservers, jobs, outputs, paging, tokens
+from batchhvd.service import accounts, arm, batchai, clusters, fileservers, jobs, outputs, page, paging, summary, tokens
 from batchhvd.service.description import VERSION, Description, Operation
 from batchhvd.service.exchange import SUBSCRIPTION, Answer, Ask, FileService, Handler, Here, read_json
 from batchhvd.service.routes import Match, Routes
@@ -161,6 +161,8 @@ class App:
         if public is not None:
             return public
         self._authenticate(headers)
+        if request.method == "GET" and path == "/status.json":
+            return summary.answer(self._here)
         query = _query(request)
         body = await _body(request)
         act = self._prepare(request.method, path, query, body, base)
@@ -187,7 +189,7 @@ class App:
         return answer
 
     async def _public(self, request: Request, path: str, base: str) -> Answer | None:
-        """Answers what needs no token: how to get one."""
+        """Answers what needs no token: how to get one, and the status page, which asks for one."""
         grant, configuration = _TOKEN.fullmatch(path), _CONFIGURATION.fullmatch(path)
         plain = path.lower().rstrip("/")
         if request.method == "POST" and grant:
@@ -197,6 +199,8 @@ class App:
             return tokens.configuration(base, configuration.group(1))
         if request.method == "GET" and plain == "/common/discovery/instance":
             return tokens.discovery(base)
+        if request.method in ("GET", "HEAD") and path == "/":
+            return page.answer()
         if request.method == "GET" and plain == "/metadata/endpoints":
             return Answer(200, _endpoints(base))
         return None
@@ -313,8 +317,9 @@ def _refusal(error: ServiceError) -> Answer:
 
 
 def _render(answer: Answer, request_id: str, head: bool) -> Response:
-    content = b"" if answer.body is None or head else json.dumps(answer.body).encode()
+    body = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
+    content = b"" if answer.body is None or head else body
     response = Response(content, answer.status, {**answer.headers, "x-ms-request-id": request_id})
-    if content:
+    if content and "Content-Type" not in answer.headers:
         response.headers["Content-Type"] = "application/json; charset=utf-8"
     return response

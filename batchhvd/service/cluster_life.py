@@ -213,14 +213,14 @@ def free(private: Mapping[str, Any], busy: set[str]) -> list[str]:
 
 def count(properties: Document, private: Document, busy: set[str], now: float) -> None:
     """Writes the counts of the nodes and whether the cluster is at rest."""
-    names, leaving = private["names"], set(private["leaving"])
-    states = dict.fromkeys(("running", "idle", "unusable", "preparing", "leaving"), 0)
-    for name in names:
-        states[_state(private, name, leaving, busy)] += 1
+    names, leaving = private["names"], private["leaving"]
+    counts = dict.fromkeys(("running", "idle", "unusable", "preparing", "leaving"), 0)
+    for state in states(private, busy).values():
+        counts[state] += 1
     idle = free(private, busy)
     private["idle"] = {name: private.get("idle", {}).get(name, now) for name in idle}
     properties["currentNodeCount"] = len(names)
-    properties["nodeStateCounts"] = {f"{state}NodeCount": number for state, number in states.items()}
+    properties["nodeStateCounts"] = {f"{state}NodeCount": number for state, number in counts.items()}
     steady = len(names) == private["target"] and not private["preparing"] and not leaving
     state = "steady" if steady else "resizing"
     if properties["allocationState"] != state:
@@ -228,7 +228,13 @@ def count(properties: Document, private: Document, busy: set[str], now: float) -
         properties["allocationStateTransitionTime"] = stamp(now)
 
 
-def _state(private: Document, name: str, leaving: set[str], busy: set[str]) -> str:
+def states(private: Mapping[str, Any], busy: set[str]) -> dict[str, str]:
+    """Returns what each node of a cluster does, by name in the order in which they came."""
+    leaving = set(private.get("leaving", ()))
+    return {name: _state(private, name, leaving, busy) for name in private["names"]}
+
+
+def _state(private: Mapping[str, Any], name: str, leaving: set[str], busy: set[str]) -> str:
     if name in leaving:
         return "leaving"
     if name in private["preparing"]:

@@ -81,7 +81,7 @@ class Ask:
 
 @frozen
 class Answer:
-    """What goes back: a status, a JSON body (None for none) and headers.
+    """What goes back: a status, a JSON body (None for none; bytes go as they are) and headers.
 
     Attributes:
         later: where the work goes on elsewhere, a function that gives the final answer once there is one, else None.

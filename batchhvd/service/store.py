@@ -85,6 +85,15 @@ class Store:
         rows = self._connection().execute(f"{_SELECT} WHERE {where} ORDER BY number LIMIT ?", (*values, most))
         return [_record(row) for row in rows]
 
+    def latest(self, type: str, most: int) -> _list[Record]:
+        """Returns the resources of a type that were made last, the last one first."""
+        rows = self._connection().execute(f"{_SELECT} WHERE type = ? ORDER BY number DESC LIMIT ?", (type, most))
+        return [_record(row) for row in rows]
+
+    def count(self, type: str) -> int:
+        """Returns how many resources of a type there are."""
+        return int(self._connection().execute("SELECT count(*) FROM resource WHERE type = ?", (type,)).fetchone()[0])
+
     def under(self, id: str) -> _list[Record]:
         """Returns everything that lives below a resource, at any depth, in the order it was made."""
         prefix = id.lower() + "/"

@@ -1,0 +1,230 @@
+"""The status page as HTTP: what everybody gets, what only the token opens, and what the one answer tells."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from batchhvd import cli, explain
+from batchhvd.service import summary, verdict
+from batchhvd.service.store import Store
+
+
+@pytest.fixture(scope="module")
+def lived_in(start: Any, poll: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A service with a cluster of two nodes, a job that failed, one that runs on both, and two that wait."""
+    running = start(tmp_path_factory.mktemp("the pagé"))
+    world = World(running, poll)
+    world.job("failing", "echo '<img src=x onerror=alert(1)>'; exit 3")
+    world.reach("failing", "failed")
+    world.job("busy", "sleep 60", nodes=2)
+    world.reach("busy", "running")
+    world.job("later", "true", priority="low")
+    world.job("sooner", "true", priority="high")
+    yield world
+    running.call("POST", f"{world.experiment}/jobs/busy/terminate")
+    assert running.stop() == 0
+
+
+class World:
+    """A workspace with what a job needs."""
+
+    def __init__(self, running: Any, poll: Any) -> None:
+        self.running, self.poll = running, poll
+        self.group = "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/g.1"
+        self.workspace = f"{self.group}/providers/Microsoft.BatchAI/workspaces/w"
+        self.experiment = f"{self.workspace}/experiments/e"
+        scale = {"manual": {"targetNodeCount": 2}}
+        user = {"adminUserName": "me", "adminUserPassword": "hidden-password"}
+        properties = {"vmSize": "STANDARD_D1", "userAccountSettings": user, "scaleSettings": scale}
+        account = f"{self.group}/providers/Microsoft.Storage/storageAccounts/account"
+        kind = {"sku": {"name": "Standard_LRS"}, "kind": "StorageV2", "location": "eastus"}
+        for path, body in (
+            (self.group, {"location": "eastus"}),
+            (self.workspace, {"location": "eastus"}),
+            (self.experiment, None),
+            (f"{self.workspace}/clusters/c", {"properties": properties}),
+            (account, kind),
+        ):
+            assert running.call("PUT", path, body).status_code in (200, 201)
+        self.key = running.call("POST", f"{account}/listKeys").json()["keys"][0]["value"]
+        (running.root / "shares" / "account" / "share").mkdir(parents=True)
+
+    def job(self, name: str, command: str, nodes: int = 1, priority: str = "normal") -> None:
+        mount = {
+            "accountName": "account",
+            "azureFileUrl": f"{self.running.url}/account/share",
+            "relativeMountPath": "m",
+            "credentials": {"accountKey": self.key},
+        }
+        properties = {
+            "cluster": {"id": f"{self.workspace}/clusters/c"},
+            "nodeCount": nodes,
+            "schedulingPriority": priority,
+            "customToolkitSettings": {"commandLine": command},
+            "stdOutErrPathPrefix": "$AZ_BATCHAI_JOB_MOUNT_ROOT/m",
+            "mountVolumes": {"azureFileShares": [mount]},
+            "secrets": [{"name": "WORD", "value": "hidden-word"}],
+        }
+        path = f"{self.experiment}/jobs/{name}"
+        assert self.running.call("PUT", path, {"properties": properties}).status_code == 200
+
+    def reach(self, name: str, state: str) -> None:
+        self.poll(lambda: self.summary()["jobs"] and self.find(name)["state"] == state)
+
+    def summary(self) -> Any:
+        return self.running.call("GET", f"{self.running.url}/status.json").json()
+
+    def find(self, name: str) -> Any:
+        return next(job for job in self.summary()["jobs"] if job["name"] == name)
+
+
+def test_the_page_is_given_to_everybody_and_holds_nothing(lived_in: Any) -> None:
+    got = httpx.get(lived_in.running.url, trust_env=False)
+    assert got.status_code == 200 and got.headers["content-type"] == "text/html; charset=utf-8"
+    for word in (lived_in.running.token, "failing", lived_in.key):
+        assert word not in got.text
+    assert got.headers["referrer-policy"] == "no-referrer" and got.headers["x-content-type-options"] == "nosniff"
+    head = httpx.head(lived_in.running.url, trust_env=False)
+    assert head.status_code == 200 and head.content == b""
+
+
+def test_its_policy_lets_only_its_own_script_and_style_run(lived_in: Any) -> None:
+    got = httpx.get(lived_in.running.url, trust_env=False)
+    policy = dict(part.strip().split(" ", 1) for part in got.headers["content-security-policy"].split(";"))
+    assert policy["default-src"] == policy["base-uri"] == policy["form-action"] == policy["frame-ancestors"] == "'none'"
+    assert policy["connect-src"] == "'self'" and "unsafe" not in str(policy)
+    for element in ("script", "style"):
+        (text,) = re.findall(f"<{element}>(.*?)</{element}>", got.text, re.S)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert policy[f"{element}-src"] == f"'sha256-{digest}'"
+    assert not re.findall(r"""(?:src|href|action)=["'](?!data:)""", got.text)  # nothing comes from elsewhere
+    assert "innerHTML" not in got.text and " style=" not in got.text and not re.search(r"\son\w+=", got.text)
+
+
+def test_the_summary_needs_the_token_and_an_own_name(lived_in: Any) -> None:
+    url = f"{lived_in.running.url}/status.json"
+    assert httpx.get(url, trust_env=False).status_code == 401
+    assert httpx.get(url, headers={"Authorization": "Bearer wrong"}, trust_env=False).status_code == 401
+    for path in ("/", "/status.json"):
+        host = {"Host": "evil.example"}
+        got = lived_in.running.call("GET", lived_in.running.url + path, **host)
+        assert (got.status_code, got.json()["error"]["code"]) == (403, "HostNotAllowed")
+    posted = lived_in.running.call("POST", url)
+    assert posted.status_code in (400, 404, 405)
+
+
+def test_what_the_summary_tells(lived_in: Any) -> None:
+    found = lived_in.summary()
+    assert found["service"]["engine"] == "processes" and found["service"]["version"] and found["service"]["time"]
+    (cluster,) = found["clusters"]
+    assert (cluster["name"], cluster["group"], cluster["workspace"], cluster["scale"]) == ("c", "g.1", "w", "2")
+    assert [(node["state"], node["job"]) for node in cluster["nodes"]] == [("running", "busy")] * 2
+    jobs = {job["name"]: job for job in found["jobs"]}
+    assert list(jobs) == ["failing", "busy", "later", "sooner"] and found["jobsLeftOut"] == 0
+    assert {name: job["queue"] for name, job in jobs.items()} == {
+        "failing": None,
+        "busy": None,
+        "sooner": 1,
+        "later": 2,
+    }
+    assert sorted(jobs["busy"]["on"]) == sorted(node["name"] for node in cluster["nodes"]) and not jobs["failing"]["on"]
+    assert jobs["sooner"]["verdict"]["cause"] == "waiting" and "1 node" in jobs["sooner"]["verdict"]["why"]
+    failed = jobs["failing"]
+    assert (failed["exit"], failed["verdict"]["cause"]) == (3, "rank failed") and "Next" not in failed["verdict"]
+    assert failed["verdict"]["tail"] == "<img src=x onerror=alert(1)>" and "stderr.txt" in failed["verdict"]["next"]
+
+
+def test_the_summary_hides_what_must_stay_hidden(lived_in: Any) -> None:
+    text = lived_in.running.call("GET", f"{lived_in.running.url}/status.json").text
+    for secret in (lived_in.key, "hidden-password", "hidden-word", lived_in.running.token):
+        assert secret not in text
+
+
+def test_many_jobs_that_have_ended_are_left_out_and_counted(tmp_path: Path) -> None:
+    store = Store(tmp_path / "state é.sqlite")
+    total = summary.ENDED + 7
+    for number in range(total):
+        state = "running" if number == 1 else "succeeded"
+        id = f"/subscriptions/s/resourceGroups/g/providers/P/workspaces/w/experiments/e/jobs/j{number}"
+        properties = {
+            "executionState": state,
+            "provisioningState": "succeeded",
+            "cluster": {"id": "/clusters/c"},
+            "nodeCount": 1,
+            "creationTime": "2026-01-01T00:00:00.000Z",
+            "customToolkitSettings": {"commandLine": "true"},
+        }
+        store.put(id, "jobs", "", {"id": id, "name": f"j{number}", "properties": properties})
+    here = summary.Here(store, tmp_path, None, lambda: 0.0)  # type: ignore[arg-type]  # it asks the files for nothing
+    body = summary.answer(here).body
+    names = [job["name"] for job in body["jobs"]]
+    assert names == ["j1", *(f"j{number}" for number in range(7, total))]
+    assert body["jobsLeftOut"] == 6 and body["jobs"][0]["group"] == "g"
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("properties", "cause", "words"),
+    [
+        ({"executionState": "running"}, "running", "runs"),
+        ({"executionState": "failed", "executionInfo": {"exitCode": 9}}, "failed", "exit code 9"),
+        (
+            {"executionState": "failed", "executionInfo": {"errors": [{"code": "Strange", "message": "Odd."}]}},
+            "Strange",
+            "Odd.",
+        ),
+    ],
+)
+def test_verdicts_without_a_known_reason(properties: Any, cause: str, words: str) -> None:
+    found = verdict.of_job(properties)
+    assert found["cause"] == cause and words in found["why"]
+
+
+def test_earlier_attempts_stand_behind_the_last_one() -> None:
+    errors = [{"code": "NodeLost", "message": f"Node {at} is gone.", "details": []} for at in (2, 1)]
+    found = verdict.of_job({"executionState": "running", "executionInfo": {"errors": errors}})
+    assert (found["cause"], found["evidence"]) == ("running", ["before that: Node 1 is gone."])
+
+
+@pytest.mark.parametrize("code", sorted(explain._CAUSES))
+def test_every_reason_that_the_client_explains_has_a_cause_and_a_next_step(code: str) -> None:
+    errors = [{"code": code, "message": "x", "details": []}]
+    found = verdict.of_job({"executionState": "failed", "executionInfo": {"errors": errors}})
+    assert found["cause"] == str(explain._CAUSES[code]) and found["next"]
+
+
+def test_status_open_prints_the_link_and_opens_nothing_without_a_terminal(
+    lived_in: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("webbrowser.open", lambda url: pytest.fail(f"opened {url}"))
+    monkeypatch.setenv("BATCHHVD_ROOT", str(lived_in.running.root))
+    assert cli.run(["status", "--open"]) == 0
+    assert capsys.readouterr().out == f"{lived_in.running.url}/#{lived_in.running.token}\n"
+    assert not (lived_in.running.root / "status.html").exists()
+
+
+def test_status_open_gives_the_browser_a_private_file(lived_in: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("BATCHHVD_ROOT", str(lived_in.running.root))
+    assert cli.run(["status", "--open"]) == 0
+    file = lived_in.running.root / "status.html"
+    assert opened == [file.as_uri()] and lived_in.running.token not in opened[0]
+    assert file.stat().st_mode & 0o777 == 0o600 and f"/#{lived_in.running.token}" in file.read_text()
+
+
+def test_the_token_reaches_no_log(lived_in: Any) -> None:
+    with socket.create_connection(("127.0.0.1", int(lived_in.running.url.rpartition(":")[2])), 5) as line:
+        line.sendall(b"GET /favicon.ico HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert b" 401 " in line.recv(100)
+    assert lived_in.running.token not in lived_in.running.log()
