@@ -61,7 +61,11 @@ def _empty(here: Here) -> Document:
 def _private(properties: Document) -> Document:
     setup = properties.get("nodeSetup", {})
     return {
+        # What the scheduler keeps of the nodes: whole from the start, for the cluster may go before it has looked.
         "names": [],
+        "leaving": [],
+        "preparing": {},
+        "unusable": {},
         "keys": redact.account_keys(setup.get("mountVolumes", {})),
         "secrets": redact.secrets(setup.get("setupTask", {}).get("secrets", [])),
     }

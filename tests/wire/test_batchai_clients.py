@@ -250,6 +250,20 @@ def test_answers_in_between_have_both_urls_and_whole_seconds(place: Place, servi
         assert end.status_code == 200 and "Retry-After" not in end.headers
 
 
+def test_a_cluster_that_is_deleted_at_once_stops_nothing(place: Place, service: Any, poll: Any) -> None:
+    """The scheduler may never have seen it; whatever it makes of it, other jobs go on."""
+    place.cluster()
+    base = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{place.group}/providers/Microsoft.BatchAI/workspaces/w"
+    settings = {"vmSize": "D1", "userAccountSettings": {"adminUserName": "me"}}
+    for index in range(20):
+        path = f"{base}/clusters/short{index}"
+        service.call("PUT", path, {"properties": settings})
+        service.finish(service.call("DELETE", path))
+    place.run("j", place.document("true"))
+    assert poll(ended(place, "j")).execution_state == "succeeded"
+    assert "Traceback" not in service.log()
+
+
 def test_resizing_and_logging_in(place: Place, poll: Any) -> None:
     place.cluster(nodes=2)
     cluster = poll(lambda: place.client.clusters.get(place.group, "w", "c").allocation_state == "steady")

@@ -219,6 +219,7 @@ def make_place(running: Any, poll: Any) -> str:
 
 
 def test_no_500_no_hang_no_way_out(fuzzed: Any, poll: Any) -> None:
+    print(f"BATCHHVD_FUZZ_SEED={SEED}")
     maker, counts = Maker(seeds(make_place(fuzzed, poll))), dict.fromkeys((2, 4), 0)
     connection = http.client.HTTPConnection(urlsplit(fuzzed.url).netloc, timeout=20)
     headers = {"Authorization": f"Bearer {fuzzed.token}", "Content-Type": "application/json"}
