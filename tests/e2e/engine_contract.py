@@ -417,6 +417,7 @@ mpi.MPI_Comm_rank(symbol("comm_world"), ctypes.byref(rank))
 mpi.MPI_Comm_size(symbol("comm_world"), ctypes.byref(size))
 own = ctypes.c_int(rank.value + 1)
 mpi.MPI_Allreduce(ctypes.byref(own), ctypes.byref(total), 1, symbol("int"), symbol("op_sum"), symbol("comm_world"))
-print("%d of %d: %d, %s" % (rank.value, size.value, total.value, os.environ["WORD"]), flush=True)
+line = "%d of %d: %d, %s\\n" % (rank.value, size.value, total.value, os.environ["WORD"])
+os.write(1, line.encode())  # in one piece: mpirun puts pieces of different ranks into one line
 mpi.MPI_Finalize()
 """
