@@ -35,7 +35,6 @@ _NEXT = {
 }
 _WORDS = {"Rank": "rank", "Node": "node", "ExitCode": "exit code", "Signal": "signal", "Attempt": "attempt"}
 _PLAIN = {
-    "running": "It runs.",
     "terminating": "Somebody asked it to end, and its ranks are ending.",
     "queued": "It waits for its turn.",
     "succeeded": "It ended well.",
@@ -51,7 +50,7 @@ def of_job(properties: Mapping[str, Any]) -> dict[str, Any]:
     state, info = properties["executionState"], properties.get("executionInfo") or {}
     errors = info.get("errors") or []
     if not errors:
-        return _plain(state, info.get("exitCode"))
+        return _plain(state, properties.get("nodeCount", 1), info.get("exitCode"))
     first, earlier = errors[0], errors[1:]
     details = _details(first)
     facts = ", ".join(f"{word} {details[name]}" for name, word in _WORDS.items() if name in details)
@@ -59,15 +58,22 @@ def of_job(properties: Mapping[str, Any]) -> dict[str, Any]:
         "cause": state if state == "running" else _CAUSES.get(first["code"], first["code"]),
         "why": first["message"],
         "evidence": [*([facts] if facts else []), *(f"before that: {error['message']}" for error in earlier)],
-        "tail": details.get("Tail", ""),
+        "tail": _story(details.get("Tail", "")),
         "next": _NEXT.get(first["code"], "") if state == "failed" else "",
     }
 
 
-def _plain(state: str, exit_code: int | None) -> dict[str, Any]:
-    why = _PLAIN.get(state, f"It failed with exit code {exit_code}, and no reason is known.")
-    then = "" if state in _PLAIN else "Read its log files."
+def _plain(state: str, nodes: int, exit_code: int | None) -> dict[str, Any]:
+    sentences = {**_PLAIN, "running": f"It runs on {nodes} node{'s' if nodes != 1 else ''}."}
+    why = sentences.get(state, f"It failed with exit code {exit_code}, and no reason is known.")
+    then = "" if state in sentences else "Read its log files."
     return {"cause": state, "why": why, "evidence": [], "tail": "", "next": then}
+
+
+def _story(tail: str) -> str:
+    """Returns the last traceback in some lines, all of them where there is none."""
+    before, mark, after = tail.rpartition("Traceback (most recent call last)")
+    return mark + after if not before or before.endswith("\n") else tail
 
 
 def _details(error: Mapping[str, Any]) -> dict[str, str]:

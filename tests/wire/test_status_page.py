@@ -202,6 +202,20 @@ def test_every_reason_that_the_client_explains_has_a_cause_and_a_next_step(code:
     assert found["cause"] == str(explain._CAUSES[code]) and found["next"]
 
 
+@pytest.mark.parametrize(
+    ("tail", "shown"),
+    [
+        ("Epoch 1\nTraceback (most recent call last):\n  x\nE: y", "Traceback (most recent call last):\n  x\nE: y"),
+        ("Traceback (most recent call last):\nE: y", "Traceback (most recent call last):\nE: y"),
+        ("no such\nthing", "no such\nthing"),
+        ("it said: Traceback (most recent call last)", "it said: Traceback (most recent call last)"),
+    ],
+)
+def test_a_traceback_stands_alone(tail: str, shown: str) -> None:
+    error = {"code": "RankFailed", "message": "x", "details": [{"name": "Tail", "value": tail}]}
+    assert verdict.of_job({"executionState": "failed", "executionInfo": {"errors": [error]}})["tail"] == shown
+
+
 def test_status_open_prints_the_link_and_opens_nothing_without_a_terminal(
     lived_in: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -228,3 +242,25 @@ def test_the_token_reaches_no_log(lived_in: Any) -> None:
         line.sendall(b"GET /favicon.ico HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert b" 401 " in line.recv(100)
     assert lived_in.running.token not in lived_in.running.log()
+
+
+def test_colours_of_both_schemes_can_be_read(lived_in: Any) -> None:
+    """Source: WCAG 2.2, success criterion 1.4.3: text has a contrast of 4.5 to 1 at least."""
+    html = httpx.get(lived_in.running.url, trust_env=False).text
+    light, dark = (dict(re.findall(r"--(\w+): (#\w+)", block)) for block in re.findall(r":root \{(.*?)\}", html, re.S))
+    for theme in (light, dark):
+        for ink in ("ink", "soft", "accent", "run", "good", "bad", "wait", "gone"):
+            for ground in ("sheet", "ground"):
+                assert _contrast(theme[ink], theme[ground]) >= 4.5, (ink, ground, theme)
+
+
+def _contrast(first: str, second: str) -> float:
+    one, other = sorted((_luminance(first), _luminance(second)))
+    return (other + 0.05) / (one + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    digits = colour[1:] if len(colour) == 7 else "".join(digit * 2 for digit in colour[1:])
+    parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return sum(share * part for share, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))

@@ -1,0 +1,172 @@
+"""The status page in a real browser without a window, beside a real service with real jobs."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from batchhvd import CustomToolkit, JobSpec
+from batchhvd.metrics import Metrics
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+if CHROMIUM is None:
+    pytest.skip("there is no Chromium on this machine", allow_module_level=True)
+
+REPOSITORY = Path(__file__).parents[2]
+HOSTILE = """
+import sys, time
+print("<img src=x onerror=alert(1)><script>document.title='taken'</script>")
+for epoch in (1, 2, 3):
+    loss = 1 / epoch
+    print(f"Epoch {epoch}/3  loss {loss:.4f}  accuracy 0.5  val_loss {1.1 * loss:.4f}  100 images/s  1.0 s", flush=True)
+sys.exit("</pre><b>bold</b>") if "fail" in sys.argv else time.sleep(60)
+"""
+
+
+def script() -> ModuleType:
+    """The script that takes the pictures, as a module: it knows how to bring up a world and a browser."""
+    spec = importlib.util.spec_from_file_location("screenshots", REPOSITORY / "docs" / "screenshots.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+SCREENSHOTS = script()
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of a service with a job that failed and one that runs."""
+    with SCREENSHOTS.world() as (folder, experiment, cluster, share):
+        path = tmp_path_factory.mktemp("a scrípt") / "hostile.py"
+        path.write_text(HOSTILE, encoding="utf-8")
+        share.upload(path)
+        mount = share.mount("m")
+        for name in ("fail", "stay"):
+            task = CustomToolkit(f"python3 {mount / 'hostile.py'} {name}")
+            spec = JobSpec(nodes=1, task=task, mounts=[mount], logs=mount / "logs")
+            job = experiment.create_job(f"to_{name}", spec, cluster=cluster)
+            job.wait("ended" if name == "fail" else "running", timeout=30)
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with SCREENSHOTS.browser(CHROMIUM) as found:
+        yield found
+
+
+@pytest.fixture
+def page(chromium: Any, root: Path) -> Iterator[Any]:
+    """The page as its link opens it; whatever its console complains about, or asks of others, fails the test."""
+    context = chromium.new_context(viewport={"width": 1100, "height": 800})
+    opened, wrong = context.new_page(), []
+    opened.set_default_timeout(20_000)
+    opened.on("console", lambda message: message.type in ("error", "warning") and wrong.append(message.text))
+    opened.on("pageerror", lambda error: wrong.append(str(error)))
+    opened.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
+    home = (root / "endpoint").read_text().strip()
+    opened.on(
+        "request",
+        lambda asked: asked.url.startswith((home, "data:")) or asked.url == "about:blank" or wrong.append(asked.url),
+    )
+    opened.goto(link(root))
+    yield opened
+    context.close()
+    assert wrong == []
+
+
+def link(root: Path) -> str:
+    return f"{(root / 'endpoint').read_text().strip()}/#{(root / 'token').read_text().strip()}"
+
+
+def test_it_shows_nodes_verdict_curve_and_log_and_hostile_text_as_text(page: Any, root: Path) -> None:
+    page.get_by_role("button", name="to_fail").click()
+    page.wait_for_selector("#why.failed")
+    assert "rank failed" in page.inner_text("#why") and "Next: " in page.inner_text("#why")
+    page.wait_for_selector("text=Epoch 3/3 >> nth=0")
+    assert "<img src=x onerror=alert(1)>" in page.inner_text("#log") and "</pre><b>" in page.inner_text("#tail")
+    assert page.query_selector("#log *") is None and page.query_selector("img, b >> text=bold") is None
+    assert page.get_by_role("img", name=re.compile("loss after epoch 3: training 0.333, validation 0.367")).is_visible()
+    assert page.locator("#clusters .node.running").count() == 1 and page.locator("#clusters .node.idle").count() == 3
+    assert "1 running" in page.title() and "taken" not in page.title()
+    page.select_option("#file", "stderr.txt")
+    page.locator("#log", has_text="</pre><b>bold</b>").wait_for()
+
+
+def test_the_token_leaves_the_address_and_outlives_a_reload(page: Any, root: Path) -> None:
+    page.wait_for_selector("#jobs button")
+    token = (root / "token").read_text().strip()
+    assert token not in page.url and token not in page.content()
+    page.reload()
+    page.wait_for_selector("#jobs button")
+
+
+def test_it_works_with_the_keyboard(page: Any) -> None:
+    page.wait_for_selector("#jobs button[aria-current]")
+    page.keyboard.press("Tab")
+    focus = "document.activeElement.querySelector('strong')?.textContent ?? document.activeElement.id"
+    assert page.evaluate(focus) == "to_stay"
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate(focus) == "to_fail"
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#why.failed")
+    page.locator("#jobs button[aria-current]", has_text="to_fail").wait_for()
+    assert page.evaluate(focus) == "to_fail"  # the list was made anew under it
+    for _ in range(4):
+        page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "log"
+
+
+def test_without_a_right_token_it_asks_for_one(page: Any, root: Path) -> None:
+    page.wait_for_selector("#jobs button")
+    page.evaluate("sessionStorage.clear()")
+    page.reload()
+    page.get_by_role("textbox", name="Token").fill((root / "token").read_text())
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#jobs button")
+    assert page.locator("#ask").is_hidden()
+
+
+def test_it_fits_a_phone_and_a_desk_in_light_and_dark(page: Any) -> None:
+    page.wait_for_selector("#curves svg")
+    for width, scheme in ((360, "dark"), (1400, "light")):
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 700})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (int(re.findall(r"\d+", ground)[0]) < 60) == (scheme == "dark")
+
+
+KERAS2 = "".join(
+    f"Epoch {epoch}/2\n\n 1/4 [=>....] - ETA: 3s - loss: 9.0 - acc: 0.1\r4/4 [=====] - 1s 30ms/step - loss: {loss}"
+    f" - acc: 0.5 - val_loss: 2.5e-1 - val_acc: 0.25\n"
+    for epoch, loss in ((1, 0.75), (2, 0.5))
+)
+TRAINER = "".join(f"Epoch {epoch}/2  loss {1 / epoch:.4f}  val_accuracy 0.5  90 images/s  2.0 s\n" for epoch in (1, 2))
+
+
+READ = "log => { const c = new Curve(); log.split('\\n').forEach(line => c.feed(line)); return c.rows(); }"
+
+
+def test_its_curves_are_those_of_the_client(page: Any) -> None:
+    two_ranks = (REPOSITORY / "tests" / "data" / "keras3-two-ranks.txt").read_text(encoding="utf-8")
+    for log in (KERAS2, TRAINER, two_ranks):
+        rows, expected = page.evaluate(READ, log), Metrics.of(log)
+        assert [row["epoch"] for row in rows] == [record["epoch"] for record in expected]
+        for row, record in zip(rows, expected, strict=True):
+            for name in set(record) & {"loss", "accuracy", "val_loss", "val_accuracy"}:
+                # The client also makes something of bars that were torn; what came whole is the same.
+                assert row[name] == pytest.approx(record[name], rel=1e-6 if name.startswith("val_") else 0.05), name
+    record = '{"epoch": 1, "loss": 0.5, "seconds": 3, "ranks": 4}'
+    assert page.evaluate(READ, "{broken\n{}\n" + record) == [{"epoch": 1, "loss": 0.5}]
+    assert [row["loss"] for row in page.evaluate(READ, KERAS2 + KERAS2.replace("0.75", "0.25"))] == [0.25, 0.5]  # again
