@@ -62,10 +62,12 @@ class Steps:
 
     Attributes:
         console: where.
+        live: whether a step that is under way is shown as moving.
         seconds: how long each step took, by its name.
     """
 
     console: Console
+    live: bool = True
     clock: Callable[[], float] = time.monotonic
     seconds: dict[str, float] = field(factory=dict)
 
@@ -78,7 +80,7 @@ class Steps:
             said[0] = str(text)
 
         try:
-            with self.console.status(name) if self.console.is_terminal else nullcontext():
+            with self.console.status(name) if self.live and self.console.is_terminal else nullcontext():
                 yield say
         except BaseException:
             self._line("[red]✗[/red]", name, started, "")
@@ -119,7 +121,7 @@ def run(options: Options, console: Console, *, live: bool = True) -> int:
         raise SpecError(problem, remedy="end it with `batchhvd serve --stop`, or give another --root")
     with ExitStack() as ending:
         try:
-            return _tutorial(options, root, Steps(console), live, ending)
+            return _tutorial(options, root, Steps(console, live), live, ending)
         except KeyboardInterrupt:
             console.print("[yellow]Interrupted:[/yellow] the job was terminated, nothing runs any more.")
             return INTERRUPTED

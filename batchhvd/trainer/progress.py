@@ -62,7 +62,8 @@ class Stopwatch(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
         if self.steps <= self.first:
             settle()
             self.first_seconds += self.clock() - self.mark
-            self.mark, self.counted = self.clock(), 0
+            self.mark = self.spoke = self.clock()
+            self.counted = 0
         if self.clock() - self.spoke > EVERY:
             self._within(batch, logs or {})
 
