@@ -105,3 +105,9 @@ def lay(plan: Plan) -> None:
     folder = Path(plan.task.folder)
     for directory in (*plan.directories, folder / "mounts", folder / "cluster", folder / "shared"):
         directory.mkdir(parents=True, exist_ok=True)
+
+
+def begin_logs(logs: Path) -> None:
+    """Makes a job's two logs, so that they are listed and followed from the moment that it is said to run."""
+    for name in ("stdout.txt", "stderr.txt"):
+        (logs / name).touch()

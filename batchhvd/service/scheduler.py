@@ -275,6 +275,7 @@ class Scheduler:
         run = Run(Path(job.private["folder"]), tuple(job.private["nodes"]), job.private["attempt"])
         plan = environment.build(job, cluster, found, run, self._site)
         mounting.lay(plan)
+        mounting.begin_logs(Path(plan.task.logs))
         handle = self._engine.submit(plan.task)
         status = evolve(self._engine.status([handle])[handle], started=now)
 

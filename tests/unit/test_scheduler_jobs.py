@@ -262,7 +262,8 @@ def test_outputs_are_sealed_before_success_is_said(world: World) -> None:
     world.end("j")
     world.tick()
     files = json.loads((segment / "manifest.json").read_text())["files"]
-    assert {name: facts["size"] for name, facts in files.items()} == {"modell ü/w.h5": 10, "stdouterr/stdout.txt": 3}
+    sizes = {"modell ü/w.h5": 10, "stdouterr/stderr.txt": 0, "stdouterr/stdout.txt": 3}
+    assert {name: facts["size"] for name, facts in files.items()} == sizes
     assert files["stdouterr/stdout.txt"]["sha256"].startswith("98ea6e4f216f2fb4")
     assert sorted(path.name for path in segment.iterdir()) == ["manifest.json", "modell ü", "stdouterr"]
 
