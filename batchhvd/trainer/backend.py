@@ -86,6 +86,24 @@ def compiled(wanted: str = "auto") -> bool:
     return gpu() if wanted == "auto" else wanted == "compiled"
 
 
+def seed(number: int) -> None:
+    """Seeds Python, numpy and the Keras backend.
+
+    Keras's own ``set_random_seed`` does the same and, on PyTorch, imports TensorFlow for it where that is installed.
+    """
+    import random
+
+    import keras
+    import numpy as np
+
+    if keras.config.backend() != "torch":
+        keras.utils.set_random_seed(number)
+        return
+    random.seed(number)
+    np.random.seed(number)
+    _torch().manual_seed(number)
+
+
 def _bfloat16_gpu() -> bool:
     return gpu() and _torch().cuda.get_device_capability()[0] >= 8
 

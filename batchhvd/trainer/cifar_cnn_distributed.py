@@ -26,7 +26,7 @@ def main() -> None:
 
     # HOROVOD: initialize Horovod.
     hvd.init()
-    keras.utils.set_random_seed(settings.seed + hvd.rank())
+    backend.seed(settings.seed + 1000 * hvd.rank())
     keras.mixed_precision.set_dtype_policy(backend.precision(settings.precision))
 
     # The data, split between train and test sets.

@@ -125,7 +125,7 @@ def train(settings: Settings) -> Any:
 
     hvd.init()
     say = print if hvd.rank() == 0 else _silent
-    keras.utils.set_random_seed(settings.seed + 1000 * hvd.rank())  # dropout differs; rank 0's weights are sent to all
+    backend.seed(settings.seed + 1000 * hvd.rank())  # dropout differs; rank 0's weights are sent to all
     keras.mixed_precision.set_dtype_policy(backend.precision(settings.precision))
 
     data = datasets.load(settings.dataset, settings.data_dir)

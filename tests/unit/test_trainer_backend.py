@@ -1,0 +1,67 @@
+"""What is decided before Keras is imported, and how a training tells of itself."""
+
+import pytest
+
+from batchhvd.trainer import backend, bench
+from batchhvd.trainer.__main__ import COMMANDS
+
+RANKED = {"HOROVOD_LOCAL_RANK": "1", "HOROVOD_LOCAL_SIZE": "4"}
+
+
+def prepared(environ, cores=8):
+    backend.prepare(environ, cores)
+    return environ
+
+
+def test_ranks_of_a_node_share_its_cores():
+    assert prepared({"KERAS_BACKEND": "torch"})["OMP_NUM_THREADS"] == "8"
+    assert prepared({"KERAS_BACKEND": "torch", **RANKED})["TF_NUM_INTRAOP_THREADS"] == "2"
+    assert prepared({"KERAS_BACKEND": "torch", **RANKED}, cores=2)["OMP_NUM_THREADS"] == "1"
+
+
+def test_what_the_user_set_stays():
+    chosen = {"KERAS_BACKEND": "torch", "OMP_NUM_THREADS": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
+    assert {name: value for name, value in prepared(dict(chosen)).items() if name in chosen} == chosen
+
+
+@pytest.mark.parametrize(
+    ("variables", "device"),
+    [
+        (RANKED, "1"),
+        ({**RANKED, "CUDA_VISIBLE_DEVICES": "4,6,7"}, "6"),
+        ({"OMPI_COMM_WORLD_LOCAL_RANK": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "3"}, "2"),
+        ({}, None),
+        ({"HOROVOD_LOCAL_RANK": "0", "HOROVOD_LOCAL_SIZE": "1"}, None),
+    ],
+)
+def test_each_rank_of_a_node_gets_a_gpu_of_its_own(variables, device):
+    assert prepared({"KERAS_BACKEND": "torch", **variables}).get("CUDA_VISIBLE_DEVICES") == device
+
+
+def test_bfloat16_is_taken_where_the_processor_multiplies_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+    cpuinfo = tmp_path / "cpu info"
+    assert backend.precision("auto", cpuinfo) == "float32"
+    cpuinfo.write_text("flags : avx2 avx512_bf16\n")
+    assert backend.precision("auto", cpuinfo) == "float32"
+    cpuinfo.write_text("flags : avx2 amx_bf16 amx_tile\n")
+    assert backend.precision("auto", cpuinfo) == "mixed_bfloat16"
+    assert backend.precision("float32", cpuinfo) == "float32"
+
+
+def test_the_parts_of_a_step_add_up_and_are_never_negative():
+    cost = bench._cost(2, 64, 0.5, 0.4, 0.3)
+    assert (cost.input, cost.compute, cost.communication) == pytest.approx((0.1, 0.3, 0.1))
+    assert cost.images_per_second == 256
+    noisy = bench._cost(2, 64, 0.3, 0.2, 0.31)
+    assert noisy.input + noisy.compute + noisy.communication == pytest.approx(noisy.step)
+    assert min(noisy.input, noisy.compute, noisy.communication) >= 0
+
+
+def test_the_table_shows_efficiency_against_the_first_row():
+    rows = bench.table([bench._cost(1, 64, 0.1, 0.1, 0.1), bench._cost(2, 64, 0.125, 0.12, 0.1)])
+    assert "0.80" in rows[2] and rows[2].split()[0] == "2"
+
+
+def test_the_commands_are_all_there():
+    assert COMMANDS == ("train", "bench", "parity", "check")

@@ -1,0 +1,115 @@
+"""Reading data sets: what is there is read as it should be, what is wrong is named."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from batchhvd.errors import SpecError
+from batchhvd.trainer import data
+
+
+@pytest.fixture
+def folder(tmp_path):
+    place = tmp_path / "dätä set"
+    place.mkdir()
+    return place
+
+
+def batches(place, count=3):
+    rng = np.random.default_rng(0)
+    inner = place / "cifar-10-batches-py"
+    inner.mkdir()
+    for number, name in enumerate([*data.TRAINING_BATCHES, "test_batch"]):
+        pixels = rng.integers(0, 256, (count, 3072), dtype=np.uint8)
+        (inner / name).write_bytes(pickle.dumps({b"data": pixels, b"labels": [number] * count}))
+    return inner
+
+
+def test_digits_are_enlarged_and_tested_on_the_last_ones():
+    pytest.importorskip("sklearn", reason="the digits come with scikit-learn")
+    digits = data.load("digits")
+    assert digits.x_train.shape == (1437, 32, 32, 3) and digits.x_train.dtype == np.uint8
+    assert digits.x_test.shape == (360, 32, 32, 3) and digits.x_train.max() == 255
+    assert np.array_equal(digits.x_train[:, ::4, ::4], digits.x_train[:, 3::4, 3::4])
+    assert np.bincount(digits.y_test).min() >= 30 and not digits.flip
+
+
+def test_the_digits_are_scikit_learns_own():
+    datasets = pytest.importorskip("sklearn.datasets", reason="the digits come with scikit-learn")
+    own, theirs = data.load("digits"), datasets.load_digits()
+    assert np.array_equal(np.concatenate([own.y_train, own.y_test]), theirs.target)
+    small = np.concatenate([own.x_train, own.x_test])[:, ::4, ::4, 0]
+    assert np.array_equal(small, (theirs.images * 255 / 16).astype(np.uint8))
+
+
+@pytest.mark.parametrize("outer", [True, False])
+def test_cifar10_is_read_from_the_standard_batches(folder, outer):
+    inner = batches(folder)
+    found = data.load("cifar10", str(folder if outer else inner))
+    assert found.x_train.shape == (15, 32, 32, 3) and list(found.y_train[::3]) == [0, 1, 2, 3, 4]
+    raw = pickle.loads((inner / "test_batch").read_bytes())[b"data"]
+    assert np.array_equal(found.x_test[1, :, :, 2].ravel(), raw[1, 2048:])
+
+
+def test_a_missing_batch_is_named(folder):
+    (batches(folder) / "data_batch_4").unlink()
+    with pytest.raises(SpecError, match="data_batch_4 is missing; --data-dir"):
+        data.load("cifar10", str(folder))
+
+
+@pytest.mark.parametrize("content", [b"", b"not a pickle", pickle.dumps({b"data": 1}), pickle.dumps([1, 2])])
+def test_a_broken_batch_is_named(folder, content):
+    (batches(folder) / "data_batch_2").write_bytes(content)
+    with pytest.raises(SpecError, match="data_batch_2 is not a CIFAR-10 batch"):
+        data.load("cifar10", str(folder))
+
+
+class Evil:
+    """Would run a command where pickles are trusted."""
+
+    def __reduce__(self):
+        return exec, ("raise SystemExit('code ran')",)
+
+
+def test_a_batch_cannot_run_code(folder):
+    (batches(folder) / "data_batch_1").write_bytes(pickle.dumps({b"data": Evil(), b"labels": []}))
+    with pytest.raises(SpecError, match="it asks for builtins.exec"):
+        data.load("cifar10", str(folder))
+
+
+def save(place, **changes):
+    arrays = {"x_train": np.zeros((4, 20, 20), np.uint8), "y_train": np.array([0, 1, 2, 1])}
+    arrays |= {"x_test": np.full((2, 20, 20), 0.5), "y_test": np.array([[2], [0]])}
+    path = place / "meine Zahlen.npz"
+    np.savez(path, **{name: array for name, array in {**arrays, **changes}.items() if array is not None})
+    return str(path)
+
+
+def test_a_users_own_arrays(folder):
+    found = data.load(save(folder))
+    assert (found.x_train.shape, found.classes, found.name) == ((4, 20, 20, 1), 3, "meine Zahlen")
+    assert found.x_test.dtype == np.uint8 and found.x_test[0, 0, 0, 0] == 128
+    assert list(found.y_test) == [2, 0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"y_test": None}, "lacks y_test"),
+        ({"x_train": np.zeros((4, 400), np.uint8)}, r"shape \(4, 400\)"),
+        ({"y_train": np.array([0, 1, 2])}, "4 pictures and 3 labels"),
+        ({"y_train": np.array([0.5, 1, 2, 1])}, "labels .* float64"),
+        ({"y_train": np.array([-1, 1, 2, 1])}, "labels .* int64"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_named(folder, changes, words):
+    with pytest.raises(SpecError, match=words):
+        data.load(save(folder, **changes))
+
+
+def test_what_is_not_there(folder):
+    with pytest.raises(SpecError, match="does not exist"):
+        data.load(str(folder / "nothing.npz"))
+    with pytest.raises(SpecError, match="no data set 'imagenet'; take one of digits, cifar10"):
+        data.load("imagenet")
