@@ -194,3 +194,11 @@ def test_a_dead_link_is_found() -> None:
 )
 def test_an_anchor_follows_the_sites_rule(heading: str, anchor: str) -> None:
     assert _slug(heading) == anchor
+
+
+def test_the_readme_tells_the_tutorials_flow() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = next(body for body in re.findall(r"```python\n(.*?)```", readme, re.S) if "create_group" in body)
+    tutorial = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
+    missing = [line for line in block.splitlines() if line not in tutorial.splitlines()]
+    assert not missing
