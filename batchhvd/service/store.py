@@ -87,7 +87,8 @@ class Store:
 
     def latest(self, type: str, most: int) -> _list[Record]:
         """Returns the resources of a type that were made last, the last one first."""
-        rows = self._connection().execute(f"{_SELECT} WHERE type = ? ORDER BY number DESC LIMIT ?", (type, most))
+        # The plus keeps SQLite from reading all of the type in order to sort them: it walks the numbers backwards.
+        rows = self._connection().execute(f"{_SELECT} WHERE +type = ? ORDER BY number DESC LIMIT ?", (type, most))
         return [_record(row) for row in rows]
 
     def count(self, type: str) -> int:
