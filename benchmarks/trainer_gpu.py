@@ -4,6 +4,9 @@
     python benchmarks/trainer_gpu.py check throughput tutorial fast --data-dir DATA --out FILE
     python benchmarks/trainer_gpu.py search-tutorial --data-dir DATA --out FILE --part 0/8 --limit 240
 
+    python benchmarks/trainer_gpu.py together --ranks 2 --data-dir DATA --out FILE
+
+``together`` trains compiled on several ranks, one GPU each, with the exchange of gradients and with it taken out;
 ``check`` compares the recorded step with Keras's own; ``throughput`` counts images per second; ``tutorial`` and
 ``fast`` train to an accuracy and report the time; ``search-…`` tries recipes at random until the limit, one part of
 them.
@@ -14,9 +17,12 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import os
 import platform
+import sys
 import time
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +37,7 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
 from batchhvd.trainer import data as datasets  # noqa: E402
-from batchhvd.trainer import device, hvd, recipe, train  # noqa: E402
+from batchhvd.trainer import device, hvd, ranks, recipe, train  # noqa: E402
 from batchhvd.trainer import model as network  # noqa: E402
 from batchhvd.trainer.feed import feed  # noqa: E402
 from batchhvd.trainer.fitting import fit  # noqa: E402
@@ -52,15 +58,26 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=1e9, help="seconds after which no new try begins")
     parser.add_argument("--found", type=Path, help="rows of a search, for best")
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--ranks", type=int, default=1, help="processes, one GPU each")
     options = parser.parse_args()
+    if options.ranks > 1 and "HOROVOD_RANK" not in os.environ:
+        raise SystemExit(launched(options.ranks))
     hvd.init()
     data = datasets.load("cifar10", options.data_dir)
     end = time.monotonic() + options.limit
     for part in options.parts:
         for row in PARTS[part](data, options):
-            write(options.out, {"part": part, **row})
+            if hvd.rank() == 0:
+                write(options.out, {"part": part, **row})
             if time.monotonic() > end:
                 return
+
+
+def launched(size: int) -> int:
+    """Runs this script once per rank and shows what rank 0 says."""
+    outcomes = ranks.run(ranks.python(*sys.argv), size, timeout=560)
+    print(outcomes[0].output)
+    return max(outcome.exit_code for outcome in outcomes)
 
 
 def write(path: Path, row: Row) -> None:
@@ -160,6 +177,42 @@ def compared(data: datasets.Data, compiled: bool, alone: bool) -> Row:
     device.RecordedStep = RECORDED_STEP
     difference = float(np.linalg.norm(weights[0] - weights[1]) / np.linalg.norm(weights[0]))
     return {"compiled": compiled, "alone": alone, "difference": difference, "loss": result.metrics["loss"]}
+
+
+# --- do compiled steps exchange gradients? ---------------------------------------------------------------------------
+
+
+def together(data: datasets.Data, options: argparse.Namespace) -> Iterator[Row]:
+    """Trains compiled from each rank's own start, with the exchange of gradients and without."""
+    for exchanged in (True, False):
+        backend.seed(hvd.rank())
+        layers = keras.layers
+        model = keras.Sequential(
+            [keras.Input((32, 32, 3)), layers.Conv2D(16, 3), layers.BatchNormalization(), layers.Activation("relu")]
+            + [layers.MaxPooling2D(4), layers.Dropout(0.2), layers.Flatten(), layers.Dense(10, activation="softmax")]
+        )
+        optimizer = hvd.DistributedOptimizer(keras.optimizers.AdamW(1e-3))
+        if not exchanged:
+            type(optimizer).reduction = Nothing()
+        model.compile(optimizer, "categorical_crossentropy", metrics=["accuracy"], jit_compile=False)
+        pictures = data.x_train[:6000], train.one_hot(data.y_train[:6000], 10)
+        result = fit(model, pictures, epochs=2, batch_size=250, compiled=backend.gpu(), progress=None)
+        weights = b"".join(np.ascontiguousarray(weight).tobytes() for weight in model.get_weights())
+        digests = hvd.allgather_object(sha256(weights).hexdigest())
+        yield {
+            "exchanged": exchanged,
+            "same_weights": len(set(digests)) == 1,
+            "ranks": hvd.size(),
+            "steps": result.steps,
+        }
+
+
+class Nothing:
+    """Stands in for the reduction that is taken out."""
+
+    def reduce(self, gradients: list[Any], name: str) -> list[Any]:
+        """Returns each rank's own gradients."""
+        return list(gradients)
 
 
 # --- speed ---------------------------------------------------------------------------------------------------------
@@ -328,6 +381,7 @@ def search_fast(data: datasets.Data, options: argparse.Namespace) -> Iterator[Ro
 
 PARTS: dict[str, Callable[[datasets.Data, argparse.Namespace], Iterator[Row]]] = {
     "check": check,
+    "together": together,
     "throughput": throughput,
     "tutorial": tutorial,
     "fast": fast,
