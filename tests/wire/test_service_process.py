@@ -56,22 +56,24 @@ def test_state_and_token_outlive_its_end(launch: Any, number: int) -> None:
 
 
 def test_it_ends_when_nothing_needs_it(launch: Any) -> None:
-    running = launch("--idle", "1.5")
-    for _ in range(5):
-        time.sleep(0.4)
+    running = launch("--idle", "2.5")
+    for _ in range(6):
+        time.sleep(0.5)
         assert running.call("GET", "/subscriptions").status_code == 200
     assert running.process.wait(10) == 0
 
 
 def test_a_job_that_runs_needs_it(launch: Any, poll: Any) -> None:
-    running = launch("--idle", "0.5")
-    job = prepare_job(running, "sleep 2")
-    running.client.close()
+    first = launch()
+    job = prepare_job(first, "while [ ! -e $AZ_BATCHAI_JOB_MOUNT_ROOT/m/go ]; do sleep 0.1; done")
+    first.stop()
+    second = launch("--idle", "0.5", root=first.root)
     time.sleep(1.5)
-    assert running.process.poll() is None
-    assert running.process.wait(15) == 0  # the job has ended, and then the time was up
-    later = launch(root=running.root)
-    assert later.call("GET", job).json()["properties"]["executionState"] == "succeeded"
+    assert second.process.poll() is None
+    (second.root / "shares/account/share/go").touch()
+    assert second.process.wait(30) == 0  # the job has ended, and then the time was up
+    third = launch(root=first.root)
+    assert third.call("GET", job).json()["properties"]["executionState"] == "succeeded"
 
 
 def prepare_job(running: Any, command: str) -> str:
