@@ -5,7 +5,8 @@ A comment in the line before a block changes what is done with it, and is not se
     <!-- sample: REASON -->    the block is not run
     <!-- file: NAME -->        the block is written to a file of that name in the page's working directory
 
-Each page has a working directory, a local service's root and a ``batchhvd`` command of its own.
+Each page has a working directory, a local service's root and a ``batchhvd`` command of its own. docs/cli.md is run by
+tests/wire/test_cli_docs.py, which also compares its output; the translations have the English page's blocks.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def _leave(namespace: dict[str, Any]) -> None:
 pytest_collect_file = Sybil(
     parsers=[_blocks],
     patterns=["README.md", "docs/*.md"],
-    excludes=["docs/tutorial.*.md"],
+    excludes=["docs/tutorial.*.md", "docs/cli.md"],
     setup=_enter,
     teardown=_leave,
 ).pytest()
