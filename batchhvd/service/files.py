@@ -1,8 +1,9 @@
 """Azure Files over REST, as an ASGI application on plain directories.
 
 Order of work, the same for every request: read its head, find out what it means and whether it may (``files_gate``),
-take its body into memory (4 MiB at most: a range is written whole or not at all), do it in a worker thread
-(``files_share``, ``files_directory``, ``files_file``, ``files_range``, ``files_move``), answer.
+take its body into memory (4 MiB at most: a range is written whole or not at all), do it (``files_share``,
+``files_directory``, ``files_file``, ``files_range``, ``files_move``), answer. It is done in a worker thread, except
+where handing it over would be most of the work: a new file, a small range, a look at a file's properties.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,7 +29,7 @@ from batchhvd.service.files_disk import Disk
 from batchhvd.service.files_gate import Gate
 from batchhvd.service.files_range import RANGE_BYTES
 from batchhvd.service.files_refusal import refuse, translate
-from batchhvd.service.files_request import Request, Target
+from batchhvd.service.files_request import Request, TakesLong, Target
 from batchhvd.service.files_route import Action
 
 Message = MutableMapping[str, Any]
@@ -103,13 +105,19 @@ class Files:
             body = await _body(receive)
             if body is None:
                 return None
-            request = evolve(request, body=body, source=given.source, may_replace=given.may_replace)
-            return await self._in_worker(self._act, given.action, request)
+            return await self._do(given.action, given.complete(request, body))
         except ServiceError as error:
             return refusal(error)
         except Exception:
             _log.exception("%s %s failed", scope["method"], scope.get("raw_path", b"").decode("latin-1"))
             return refusal(refuse("InternalError"))
+
+    async def _do(self, action: Action, request: Request) -> Answer:
+        if request.hurried:
+            with suppress(TakesLong):
+                return self._act(action, request)
+            request = evolve(request, hurried=False)
+        return await self._in_worker(self._act, action, request)
 
     def _act(self, action: Action, request: Request) -> Answer:
         try:

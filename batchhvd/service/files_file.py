@@ -24,11 +24,12 @@ from batchhvd.service.files_properties import (
 )
 from batchhvd.service.files_range import RANGE_BYTES, asked, bounds
 from batchhvd.service.files_refusal import refuse
-from batchhvd.service.files_request import Request
+from batchhvd.service.files_request import Request, TakesLong
 from batchhvd.service.files_sidecar import Facts
 from batchhvd.service.files_tree import Spot
 
 _MOST = 4 << 40  # bytes in one file, as in Azure
+_SOON_FREED = 1 << 20  # bytes of a replaced file that the system frees in a moment
 _IN_MEMORY = 1 << 20  # answers up to this size are read before they begin
 
 
@@ -58,6 +59,8 @@ def enter(disk: Disk, request: Request, place: Spot, staged: Staged, facts: Fact
     check_write(request, there)
     if there and stat.S_ISDIR(there.st_mode):
         raise refuse("ResourceTypeMismatch", "There is a directory of this name.")
+    if there and request.hurried and there.st_size > _SOON_FREED:
+        raise TakesLong
     if there and not request.may_replace:
         raise refuse("AuthorizationPermissionMismatch", "It lets new files be made, and this one exists.")
     changed = time_in(request, "x-ms-file-last-write-time")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from batchhvd.service import files_sas, files_sharedkey
 from batchhvd.service.files_refusal import refuse
 from batchhvd.service.files_request import Request, Target, read_url
 from batchhvd.service.files_route import Action, find
 from batchhvd.service.files_sas import Grant
+
+_BRIEF = 1 << 16  # bytes of a body that are written while others wait: handing them to a thread takes longer
 
 
 @frozen
@@ -26,6 +28,11 @@ class Pass:
     action: Action
     source: Target | None
     may_replace: bool
+
+    def complete(self, request: Request, body: bytes) -> Request:
+        """Returns a request with its body and with what it may use."""
+        hurried = self.action.brief and len(body) <= _BRIEF
+        return evolve(request, body=body, source=self.source, may_replace=self.may_replace, hurried=hurried)
 
 
 class Gate:

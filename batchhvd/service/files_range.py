@@ -17,7 +17,7 @@ from batchhvd.service.files_answer import Answer, document
 from batchhvd.service.files_disk import Disk
 from batchhvd.service.files_properties import check_write, stamp, written
 from batchhvd.service.files_refusal import refuse
-from batchhvd.service.files_request import Request
+from batchhvd.service.files_request import Request, TakesLong
 
 RANGE_BYTES = 4 << 20  # that one request writes at most, or checks with an MD5
 _PUNCH_HOLE = 0x02 | 0x01  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
@@ -54,6 +54,8 @@ def put(disk: Disk, request: Request) -> Answer:
     """Writes or clears a range inside a file; the whole body, its length and MD5 checked, or nothing."""
     first, last = _exact(request)
     clear = request.required("x-ms-write").lower() == "clear"
+    if clear and request.hurried:
+        raise TakesLong
     if not clear:
         _check_body(request, last - first + 1)
     with tree.file(disk.share(request.target), request.target.names, os.O_RDWR) as (fd, _):

@@ -19,6 +19,10 @@ _META = "x-ms-meta-"
 _METADATA_BYTES = 8192
 
 
+class TakesLong(Exception):
+    """A hurried request has come upon work that others must not wait for; nothing has been done yet."""
+
+
 @frozen
 class Target:
     """What a URL points at.
@@ -54,6 +58,7 @@ class Request:
         body: the whole body.
         source: what a copy or rename takes, once the request was found to be allowed to; None for everything else.
         may_replace: whether a file that is there may be made anew.
+        hurried: whether other requests wait for this one; what would take long raises ``TakesLong`` then.
     """
 
     method: str
@@ -66,6 +71,7 @@ class Request:
     body: bytes = field(default=b"", repr=False)
     source: Target | None = None
     may_replace: bool = True
+    hurried: bool = False
 
     def header(self, name: str, default: str = "") -> str:
         """Returns a header's value, or the default where it is absent."""

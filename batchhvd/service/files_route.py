@@ -28,12 +28,14 @@ class Action:
         level: what it is done to: ``s`` an account, ``c`` a share or a listing, ``d`` a directory, ``o`` a file.
         letters: a link must permit one of these.
         manages: whether only a key or an account's link may do it.
+        brief: whether it is over in a moment unless it has a large body or raises ``TakesLong``.
     """
 
     run: Callable[[Disk, Request], Answer]
     level: str
     letters: str
     manages: bool = False
+    brief: bool = False
 
     def check(self, grant: Grant) -> None:
         """Refuses what a link does not permit."""
@@ -73,15 +75,15 @@ _DIRECTORY: dict[_Key, Action] = {
     ("PUT", "directory", "rename"): Action(move.rename, "d", "cw"),
 }
 _FILE: dict[_Key, Action] = {
-    ("PUT", "", ""): Action(file.create, "o", "cw"),
+    ("PUT", "", ""): Action(file.create, "o", "cw", brief=True),
     ("GET", "", ""): Action(file.read, "o", "r"),
-    ("HEAD", "", ""): Action(file.properties, "o", "r"),
+    ("HEAD", "", ""): Action(file.properties, "o", "r", brief=True),
     ("DELETE", "", ""): Action(file.delete, "o", "d"),
     ("GET", "", "metadata"): Action(file.read_metadata, "o", "r"),
     ("HEAD", "", "metadata"): Action(file.read_metadata, "o", "r"),
     ("PUT", "", "metadata"): Action(file.set_metadata, "o", "w"),
     ("PUT", "", "properties"): Action(file.set_properties, "o", "w"),
-    ("PUT", "", "range"): Action(range_.put, "o", "w"),
+    ("PUT", "", "range"): Action(range_.put, "o", "w", brief=True),
     ("GET", "", "rangelist"): Action(range_.list_ranges, "o", "r"),
     ("PUT", "", "rename"): Action(move.rename, "o", "cw"),
     ("PUT", "", "copy"): Action(move.abort_copy, "o", "w"),

@@ -12,6 +12,8 @@ import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceModifiedError, ResourceNotFoundError
 from azure.storage.fileshare import ContentSettings
 
+from batchhvd.service.files_disk import Staged
+
 MIB = 1 << 20
 
 
@@ -40,6 +42,17 @@ def test_a_file_is_replaced_as_a_whole(share, folder):
     assert reader.read() == b"long old content"  # who has it open keeps what it opened
     assert file.get_file_properties().metadata == {}
     reader.close()
+
+
+def test_a_large_file_is_replaced_by_a_thread_of_its_own(service, share, folder, monkeypatch):
+    threads = []
+    enter = Staged.enter
+    monkeypatch.setattr(Staged, "enter", lambda *all: (threads.append(threading.current_thread().name), enter(*all))[1])
+    file = share.get_file_client("f")
+    for size in (3 * MIB, 5, 7):
+        file.create_file(size)
+    assert [name.startswith("files") for name in threads] == [False, True, False]  # freeing 3 MiB may take long
+    assert (folder / "f").stat().st_size == 7
 
 
 def test_a_made_file_is_zeros_of_the_size_asked_for(share, folder):
