@@ -56,11 +56,12 @@ def test_state_and_token_outlive_its_end(launch: Any, number: int) -> None:
 
 
 def test_it_ends_when_nothing_needs_it(launch: Any) -> None:
-    running = launch("--idle", "2.5")
-    for _ in range(6):
-        time.sleep(0.5)
-        assert running.call("GET", "/subscriptions").status_code == 200
-    assert running.process.wait(10) == 0
+    running = launch("--idle", "4")
+    time.sleep(1)
+    assert running.call("GET", "/subscriptions").status_code == 200
+    asked = time.monotonic()
+    assert running.process.wait(30) == 0
+    assert time.monotonic() - asked > 3.5  # counted from the request on, not from the start
 
 
 def test_a_job_that_runs_needs_it(launch: Any, poll: Any) -> None:
