@@ -63,8 +63,11 @@ class Scheduler:
         jobs = {job.id.lower(): job for job in self._store.active()}
         clusters = {cluster.id.lower(): cluster for cluster in self._store.list("clusters")}
         self._follow(jobs, clusters, now)
-        for cluster in clusters.values():
-            self._move(cluster, jobs, clusters, now)
+        for cluster in list(clusters.values()):
+            try:
+                self._move(cluster, jobs, clusters, now)
+            except Exception:  # whatever is wrong with one cluster must not stop the others
+                log.exception("cluster %s could not be moved; the next tick tries again", cluster.id)
         doomed = removal.run(self._store, self._root)
         resizing = any(c.document["properties"]["allocationState"] != "steady" for c in clusters.values())
         self.active = bool(jobs) or resizing or doomed

@@ -257,3 +257,16 @@ def test_counts_add_up_at_every_read_whatever_happens(world: World) -> None:
         used = [name for task in world.engine.running() for name in task.nodes]
         assert len(used) == len(set(used))
         assert len(used) <= len(private(world)["names"])
+
+
+def test_a_cluster_that_cannot_be_moved_holds_up_no_other(world: World) -> None:
+    broken = f"{WORKSPACE}/clusters/broken"
+    world.cluster(nodes=1)
+    good = world.store.get(f"{WORKSPACE}/clusters/c")
+    assert good is not None
+    # Made first in the order of the queue, with a record that no request could leave behind.
+    world.store.delete(good.id)
+    world.store.put(broken, "clusters", WORKSPACE, {**good.document, "id": broken}, {"nodes": "no record"})
+    world.store.put(good.id, "clusters", WORKSPACE, good.document, good.private)
+    world.tick(2)
+    assert (world.counts(), world.allocation()) == ({"idle": 1}, "steady")
