@@ -17,7 +17,7 @@ import keras  # noqa: E402  the line above comes first on purpose
 
 from batchhvd.trainer import data as datasets  # noqa: E402
 from batchhvd.trainer import hvd, train  # noqa: E402
-from batchhvd.trainer.fitting import fit  # noqa: E402
+from batchhvd.trainer.fitting import evaluate, fit  # noqa: E402
 
 
 def main() -> None:
@@ -50,6 +50,7 @@ def main() -> None:
         model,
         (data.x_train, y_train),
         validation=(data.x_test, y_test),
+        seed=settings.seed,
         epochs=plan.epochs,
         batch_size=plan.batch,
         augment=train.augmentation(plan, data),
@@ -59,12 +60,14 @@ def main() -> None:
         compiled=backend.compiled(settings.step),
     )
 
+    scores = result.metrics or evaluate(model, (data.x_test, y_test))  # nothing was left to train after --resume
+
     # HOROVOD: only rank 0 saves and prints.
     if hvd.rank() == 0:
         train.note(settings, plan, result)
         print(f"Saved trained model at {train.save(model, plan, train.place(settings))}")
-        print(f"Test loss: {result.metrics['val_loss']}")
-        print(f"Test accuracy: {result.metrics['val_accuracy']}")
+        print(f"Test loss: {scores['val_loss']}")
+        print(f"Test accuracy: {scores['val_accuracy']}")
 
 
 if __name__ == "__main__":

@@ -155,7 +155,7 @@ def train(settings: Settings) -> Any:
         compiled=backend.compiled(settings.step),
         progress=say,
     )
-    scores = result.metrics if "val_loss" in result.metrics else evaluate(model, test_data)
+    scores = result.metrics or evaluate(model, test_data)  # nothing was left to train after --resume
 
     if hvd.rank() == 0:
         say(f"Saved trained model at {save(model, plan, place(settings))} ")
