@@ -24,6 +24,13 @@ _START = 30.0  # seconds
 @click.command()
 @click.option("--engine", default="processes", show_default=True, help="what runs the jobs")
 @click.option("--option", "settings_of_engine", multiple=True, metavar="NAME=VALUE", help="a setting of the engine")
+@click.option(
+    "--prepare",
+    type=click.Choice(["overlay", "host", "skip"]),
+    default="overlay",
+    show_default=True,
+    help="where job preparations run: in a layer over this machine's files (root), on the machine itself, nowhere",
+)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="the port (default: a free one)")
 @click.option("--idle", type=click.FloatRange(0), default=0, metavar="SECONDS", help="end when not needed so long")
 @click.option("--tls", is_flag=True, help="also speak https, and be the proxy for Azure's own names")
@@ -34,6 +41,7 @@ def serve(
     settings: Settings,
     engine: str,
     settings_of_engine: tuple[str, ...],
+    prepare: str,
     port: int,
     idle: float,
     tls: bool,
@@ -50,7 +58,8 @@ def serve(
 
         click.echo("ended" if localservice.stop(root) else f"no service runs in {root}", err=True)
         return
-    options = ["--engine", engine, "--port", str(port), "--idle", str(idle), *(["--tls"] if tls else [])]
+    options = ["--engine", engine, "--prepare", prepare, "--port", str(port), "--idle", str(idle)]
+    options += ["--tls"] if tls else []
     options += [f"--option={setting}" for setting in settings_of_engine]
     command = [sys.executable, "-m", "batchhvd.service", "--root", root, *options]
     process = _begin(command, root, detach)
