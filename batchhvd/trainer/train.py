@@ -288,7 +288,9 @@ def _checkpoints(settings: Settings) -> Any:
 
 
 def note(settings: Settings, plan: Plan, result: Any) -> None:
-    """Writes the training's figures to ``training.json``."""
+    """Writes the training's figures to ``training.json``; where nothing was left to train, those of before stay."""
+    if not result.steps:
+        return
     figures = attrs.asdict(result) | {"recipe": plan.recipe.name, "dataset": settings.dataset}
     figures |= {"batch": plan.batch, "epochs": plan.epochs, "rate": plan.rate}
     Path(settings.dir, "training.json").write_text(json.dumps(figures, indent=2) + "\n")
