@@ -16,8 +16,8 @@ from pathlib import Path
 from attrs import asdict
 
 from batchhvd.errors import SpecError
-from batchhvd.trainer.check_rules import Finding, findings
-from batchhvd.trainer.check_source import Source
+from batchhvd.trainer.check_rules import findings
+from batchhvd.trainer.check_source import Finding, Source
 
 
 def check(text: str, name: str = "<script>") -> list[Finding]:

@@ -9,63 +9,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from attrs import frozen
+from batchhvd.trainer.check_removed import OPTIMIZERS, removed
+from batchhvd.trainer.check_source import Finding, Source, finding, keyword, last
 
-from batchhvd.trainer.check_source import Source, keyword, last
-
-#: Parts of Keras 2 and TensorFlow 1 that Keras 3 has no more, and what stands in their place.
-_REMOVED_MODULES = {
-    "keras.preprocessing": "use augmentation layers (keras.layers.RandomTranslation, RandomFlip) or "
-    "batchhvd.trainer.fit(..., augment=...)",
-    "keras.wrappers": "use scikeras",
-    "keras.utils.np_utils": "use keras.utils.to_categorical",
-    "keras.layers.core": "import from keras.layers",
-    "keras.layers.convolutional": "import from keras.layers",
-    "keras.layers.normalization": "import from keras.layers",
-    "keras.layers.advanced_activations": "import from keras.layers",
-    "keras.engine": "import from keras",
-    "keras.utils.multi_gpu_model": "start one rank for each GPU",
-}
-_REMOVED_METHODS = {
-    "fit_generator": "use fit, which takes generators (and no workers)",
-    "evaluate_generator": "use evaluate, which takes generators",
-    "predict_generator": "use predict, which takes generators",
-    "predict_classes": "use predict and numpy.argmax",
-}
-_REMOVED_CALLS = {
-    "ConfigProto": "use tf.config.set_visible_devices and tf.config.experimental.set_memory_growth",
-    "Session": "TensorFlow runs without sessions: leave it out",
-    "set_session": "Keras runs without sessions: leave it out",
-    "get_session": "Keras runs without sessions: leave it out",
-    "placeholder": "use keras.Input",
-    "global_variables_initializer": "variables initialise themselves: leave it out",
-}
-_OPTIMIZERS = ("SGD", "RMSprop", "Adam", "AdamW", "Adadelta", "Adagrad", "Adamax", "Nadam", "Ftrl", "Lion", "Muon")
-_LOWER = {name.lower(): name for name in _OPTIMIZERS}
 _WRITERS = ("save", "save_weights", "save_model", "export", "savez", "savez_compressed", "to_csv")
 _LOGGERS = ("ModelCheckpoint", "CSVLogger", "TensorBoard", "BackupAndRestore")
 _OURS = "batchhvd.trainer"
-
-
-@frozen
-class Finding:
-    """One defect of a script.
-
-    Attributes:
-        kind: a short name of the kind of defect.
-        lines: where, from 1; the first one is where it is best mended.
-        problem: what is wrong, and what it causes.
-        remedy: what to write instead.
-    """
-
-    kind: str
-    lines: tuple[int, ...]
-    problem: str
-    remedy: str
-
-
-def _one(kind: str, node: ast.AST | int, problem: str, remedy: str) -> Finding:
-    return Finding(kind, (node if isinstance(node, int) else getattr(node, "lineno", 1),), problem, remedy)
 
 
 def _modules(source: Source) -> list[str]:
@@ -81,14 +30,14 @@ def _uses_ours(source: Source, *names: str) -> bool:
 def starts(source: Source) -> Iterator[Finding]:
     """Horovod is imported and initialized."""
     if not any("horovod" in module or module.endswith("hvd") for module in _modules(source)):
-        yield _one(
+        yield finding(
             "no-horovod",
             1,
             "the script does not use Horovod: each rank trains by itself",
             "import batchhvd.trainer.hvd as hvd, and call hvd.init()",
         )
     elif not any(last(call.func) == "init" for call in source.calls):
-        yield _one(
+        yield finding(
             "no-init",
             1,
             "hvd.init() is never called: ranks do not know of one another",
@@ -103,7 +52,7 @@ def pins(source: Source) -> Iterator[Finding]:
     inits = [call for call in source.calls if last(call.func) == "init"]
     trains = any(_trains(source, call) for call in source.calls)
     if inits and trains and not any(name in text for name in names) and not _uses_ours(source, "prepare"):
-        yield _one(
+        yield finding(
             "gpu-not-pinned",
             inits[0],
             "no GPU is chosen by hvd.local_rank(): all ranks of a node share the first one",
@@ -115,7 +64,7 @@ def pins(source: Source) -> Iterator[Finding]:
 def _optimizers(source: Source) -> Iterator[ast.Call]:
     for call in source.calls:
         name = source.dotted(call.func)
-        if ".optimizers." in f".{name}" and last(call.func).lower() in {kind.lower() for kind in _OPTIMIZERS}:
+        if ".optimizers." in f".{name}" and last(call.func).lower() in {kind.lower() for kind in OPTIMIZERS}:
             yield call
 
 
@@ -127,7 +76,7 @@ def scales(source: Source) -> Iterator[Finding]:
     for call in _optimizers(source):
         rate = keyword(call, "learning_rate", "lr") or (call.args[0] if call.args else None)
         if rate is None or (isinstance(rate, ast.Constant) or _constant(source, rate)):
-            yield _one(
+            yield finding(
                 "rate-not-scaled",
                 call,
                 "the learning rate is the same on any number of ranks, although their common batch is larger",
@@ -148,7 +97,7 @@ def wraps(source: Source) -> Iterator[Finding]:
     for call in wrapped:
         origin = source.dotted(call.func)
         if origin.startswith(("horovod.keras", "horovod.tensorflow", "horovod._keras")):
-            yield _one(
+            yield finding(
                 "broken-wrapper",
                 call,
                 f"{origin} exchanges no gradient on Keras 3: every rank trains alone, without an error",
@@ -164,7 +113,7 @@ def wraps(source: Source) -> Iterator[Finding]:
                 and not source.mentions(optimizer, lambda part: part in wrapped)
                 and (not wrapped or _plain(source, optimizer))
             ):
-                yield _one(
+                yield finding(
                     "not-wrapped",
                     call,
                     "the model is compiled with an optimizer that does not average gradients",
@@ -194,7 +143,7 @@ def broadcasts(source: Source) -> Iterator[Finding]:
     )
     fits = [call for call in source.calls if _trains(source, call)]
     if fits and not any(last(call.func) in known for call in source.calls):
-        yield _one(
+        yield finding(
             "no-broadcast",
             fits[0],
             "nothing gives all ranks the same first weights",
@@ -251,14 +200,14 @@ def writes(source: Source) -> Iterator[Finding]:
         if source.guarded(call) or any(source.by_rank(argument) for argument in _arguments(call)):
             continue
         if (name in _WRITERS and call.args and isinstance(call.func, ast.Attribute)) or name in _LOGGERS:
-            yield _one(
+            yield finding(
                 "shared-path",
                 call,
                 "every rank writes to the same path at the same time",
                 "put it under: if hvd.rank() == 0",
             )
         elif name in ("makedirs", "mkdir") and not _allows_existing(call):
-            yield _one(
+            yield finding(
                 "shared-path",
                 call,
                 "every rank makes the same folder: the second one fails",
@@ -281,7 +230,7 @@ def downloads(source: Source) -> Iterator[Finding]:
         name = source.dotted(call.func)
         fetches = ".datasets." in name and name.endswith("load_data") or last(call.func) in ("get_file", "urlretrieve")
         if fetches and not source.guarded(call) and not _locked(source, call):
-            yield _one(
+            yield finding(
                 "every-rank-downloads",
                 call,
                 "every rank fetches the data into the same file at the same time",
@@ -339,9 +288,9 @@ def prints(source: Source) -> Iterator[Finding]:
             continue
         elsewhere = keyword(call, "file") is not None or any(source.by_rank(argument) for argument in _arguments(call))
         if name == "print" and not elsewhere:
-            yield _one("prints-everywhere", call, "every rank prints the same", "put it under: if hvd.rank() == 0")
+            yield finding("prints-everywhere", call, "every rank prints the same", "put it under: if hvd.rank() == 0")
         elif _shows_bars(source, call):
-            yield _one(
+            yield finding(
                 "bars-everywhere",
                 call,
                 "every rank shows its progress bar, all in one output",
@@ -354,58 +303,6 @@ def _shows_bars(source: Source, call: ast.Call) -> bool:
     shows = verbose is None or (isinstance(verbose, ast.Constant) and verbose.value != 0)
     evaluates = isinstance(call.func, ast.Attribute) and call.func.attr in ("evaluate", "predict")
     return shows and (_trains(source, call) and last(call.func) != "train_on_batch" or evaluates)
-
-
-def removed(source: Source) -> Iterator[Finding]:
-    """Nothing is used that Keras 3 no longer has."""
-    yield from _removed_imports(source)
-    for call in source.calls:
-        name = last(call.func)
-        if isinstance(call.func, ast.Attribute) and name in _REMOVED_METHODS:
-            yield _one("removed-api", call, f"{name} is not in Keras 3", _REMOVED_METHODS[name])
-        elif name in _REMOVED_CALLS and source.dotted(call.func).startswith(("tensorflow.", "keras.")):
-            if ".compat." not in source.dotted(call.func):
-                yield _one("removed-api", call, f"{ast.unparse(call.func)} is of TensorFlow 1", _REMOVED_CALLS[name])
-        elif ".optimizers." in f".{source.dotted(call.func)}":
-            yield from _removed_options(call, name)
-        elif name == "ModelCheckpoint":
-            yield from _removed_suffix(call)
-
-
-def _removed_imports(source: Source) -> Iterator[Finding]:
-    for node in ast.walk(source.tree):
-        names = [alias.name for alias in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
-        front = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
-        for name in names:
-            whole = f"{front}{name}".removeprefix("tensorflow.")
-            module = next((old for old in _REMOVED_MODULES if f"{whole}.".startswith(f"{old}.")), None)
-            if module:
-                yield _one("removed-api", node, f"{module} is not in Keras 3", _REMOVED_MODULES[module])
-
-
-def _removed_options(call: ast.Call, name: str) -> Iterator[Finding]:
-    if name in _LOWER:
-        yield _one("removed-api", call, f"optimizers.{name} is not in Keras 3", f"write {_LOWER[name]}")
-    if keyword(call, "lr") is not None:
-        yield _one("removed-api", call, "the argument lr is not in Keras 3", "write learning_rate")
-    if keyword(call, "decay") is not None:
-        yield _one(
-            "removed-api",
-            call,
-            "the argument decay is ignored by Keras 3",
-            "pass keras.optimizers.schedules.InverseTimeDecay(rate, 1, decay) as learning_rate",
-        )
-
-
-def _removed_suffix(call: ast.Call) -> Iterator[Finding]:
-    path = keyword(call, "filepath") or (call.args[0] if call.args else None)
-    weights = keyword(call, "save_weights_only")
-    only = isinstance(weights, ast.Constant) and weights.value is True
-    right = ".weights.h5" if only else ".keras"
-    if isinstance(path, ast.Constant) and not str(path.value).endswith(right):
-        yield _one(
-            "removed-api", call, f"ModelCheckpoint of Keras 3 refuses the path {path.value!r}", f"let it end in {right}"
-        )
 
 
 RULES = (starts, pins, scales, wraps, broadcasts, passes, writes, downloads, shards, prints, removed)

@@ -1,4 +1,4 @@
-"""A script as the checks see it: its syntax tree, what its names stand for, and what only some ranks do.
+"""A script as the checks see it: its syntax tree, what its names stand for, what only some ranks do; and a finding.
 
 Nothing of the script is run or imported. Names are followed through assignments whatever their scope, which is
 coarse and right for scripts; what cannot be told is never held against the script.
@@ -10,8 +10,31 @@ import ast
 from collections.abc import Callable
 from functools import cached_property
 
+from attrs import frozen
+
 #: What Horovod's modules call the numbers that differ between ranks.
 RANKS = frozenset({"rank", "local_rank", "cross_rank"})
+
+
+@frozen
+class Finding:
+    """One defect of a script.
+
+    Attributes:
+        kind: a short name of the kind of defect.
+        lines: where, from 1; the first one is where it is best mended.
+        problem: what is wrong, and what it causes.
+        remedy: what to write instead.
+    """
+
+    kind: str
+    lines: tuple[int, ...]
+    problem: str
+    remedy: str
+
+
+def finding(kind: str, node: ast.AST | int, problem: str, remedy: str) -> Finding:
+    return Finding(kind, (node if isinstance(node, int) else getattr(node, "lineno", 1),), problem, remedy)
 
 
 class Source:

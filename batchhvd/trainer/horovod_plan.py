@@ -1,4 +1,4 @@
-"""What a build of Horovod depends on: the plan that names the wheel, and what the machine lacks for it."""
+"""What a build of Horovod depends on: the plan that names the wheel, what the machine lacks, the build's settings."""
 
 from __future__ import annotations
 
@@ -23,6 +23,10 @@ from batchhvd.trainer.horovod_source import VERSION, fingerprint
 BACKENDS = ("tensorflow", "torch")
 #: Headers that TensorFlow's wheel uses and does not hold, and Debian's packages of them.
 _TENSORFLOW_HEADERS = {"highwayhash/": "libhighwayhash-dev", "farmhash.h": "libfarmhash-dev"}
+#: Standard headers that the release forgets to include and gcc 13 no longer brings by chance.
+_INCLUDES = ("string", "cstdint", "memory", "functional", "stdexcept", "sstream", "algorithm")
+#: Memory that one compiler needs for the frameworks' headers, in bytes.
+_COMPILER_MEMORY = 2 * 1024**3
 _PROBE = '#include "tensorflow/core/framework/op.h"\n#include "tensorflow/core/framework/op_kernel.h"\n'
 
 
@@ -214,3 +218,59 @@ def supply(missing: list[Lack]) -> str:
         + _command(lack.package for lack in missing)
         + ("" if os.geteuid() == 0 else "'")
     )
+
+
+def parallel() -> int:
+    """Returns how many compilers may run at a time: as many as there are cores, and memory for them."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1, min(len(os.sched_getaffinity(0)), memory // _COMPILER_MEMORY))
+
+
+def build_variables(wanted: Plan, jobs: int) -> dict[str, str]:
+    """Returns what is added to the environment of the build.
+
+    Source: Horovod's docs/install.rst; cmake 4 refuses bundled gloo without CMAKE_POLICY_VERSION_MINIMUM.
+    """
+    frameworks = {"TENSORFLOW": "tensorflow", "PYTORCH": "torch", "MXNET": ""}
+    chosen = {
+        f"HOROVOD_WITH{'' if module in wanted.frameworks else 'OUT'}_{name}": "1" for name, module in frameworks.items()
+    }
+    return {
+        **chosen,
+        f"HOROVOD_WITH{'' if wanted.mpi else 'OUT'}_MPI": "1",
+        "HOROVOD_WITH_GLOO": "1",
+        "HOROVOD_LOCAL_VERSION": wanted.version.partition("+")[2],
+        "HOROVOD_SHARED_COMMON": "1" if _can_share(wanted) else "0",
+        "CXXFLAGS": " ".join(f"-include {name}" for name in _INCLUDES),
+        "LDFLAGS": "-s",
+        "CMAKE_POLICY_VERSION_MINIMUM": "3.5",
+        "MAKEFLAGS": f"-j{jobs}",
+        **(_gpu_variables(wanted.nccl.split(" ")[0]) if wanted.nccl else {}),
+    }
+
+
+def _can_share(wanted: Plan) -> bool:
+    """Tells whether both frameworks can link the same objects: same C++ library interface, same use of CUDA."""
+    if "torch" not in wanted.frameworks:
+        return True
+    code = (
+        "import torch; from torch.utils.cpp_extension import CUDA_HOME; "
+        "print(torch.compiled_with_cxx11_abi(), bool(torch.version.cuda and CUDA_HOME))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modern, cuda = done.stdout.split()[-2:]
+    return modern == "True" and (cuda == "True") == bool(wanted.nccl)
+
+
+def _gpu_variables(folder: str) -> dict[str, str]:
+    """Returns the variables for GPUs, and gives NCCL's library the name that the linker looks for."""
+    library = Path(folder, "lib", "libnccl.so")
+    if not library.exists():
+        library.symlink_to("libnccl.so.2")
+    query = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
+    found = subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()
+    return {
+        "HOROVOD_GPU_OPERATIONS": "NCCL",
+        "HOROVOD_NCCL_HOME": folder,
+        "HOROVOD_BUILD_CUDA_CC_LIST": ",".join(sorted({capability.replace(".", "") for capability in found})),
+    }

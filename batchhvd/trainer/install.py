@@ -29,17 +29,13 @@ from attrs import field, frozen
 
 from batchhvd.errors import BatchHvdError, HorovodBroken, HorovodMissing
 from batchhvd.trainer import ranks
-from batchhvd.trainer.horovod_plan import BACKENDS, Plan, lacks, plan, supply
+from batchhvd.trainer.horovod_plan import BACKENDS, Plan, build_variables, lacks, parallel, plan, supply
 from batchhvd.trainer.horovod_source import VERSION, unpack
 
 #: The command that error messages name.
 COMMAND = f"{sys.executable} -m batchhvd.trainer.install"
 #: What Horovod imports besides the framework.
 _NEEDS = ("cloudpickle", "psutil", "pyyaml", "packaging")
-#: Standard headers that the release forgets to include and gcc 13 no longer brings by chance.
-_INCLUDES = ("string", "cstdint", "memory", "functional", "stdexcept", "sstream", "algorithm")
-#: Memory that one compiler needs for the frameworks' headers, in bytes.
-_COMPILER_MEMORY = 2 * 1024**3
 _PROOF = """
 import importlib, os
 hvd = importlib.import_module("horovod." + os.environ["BATCHHVD_PROVE"])
@@ -219,13 +215,13 @@ def _download(steps: Steps) -> Path:
 
 def _build(source: Path, wanted: Plan, steps: Steps) -> Path:
     """Compiles and returns the wheel, which lies in the source's folder."""
-    jobs = _jobs()
+    jobs = parallel()
     log = cache() / "build.log"
     steps.say(f"building for {_names(wanted)} with {wanted.compiler}, {jobs} at a time; log in {log}")
     options = ["--no-deps", "--no-build-isolation", "--verbose", "--wheel-dir", str(source / "dist")]
     process = subprocess.Popen(
         ranks.python("-m", "pip", "wheel", *options, str(source)),
-        env={**_inherited(), **_variables(wanted, jobs)},
+        env={**_inherited(), **build_variables(wanted, jobs)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -262,61 +258,6 @@ def _inherited() -> dict[str, str]:
     """Returns this environment without settings of Horovod that would change the build behind the plan's back."""
     kept = ("HOROVOD_CUDA_HOME", "HOROVOD_CMAKE")
     return {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_") or name in kept}
-
-
-def _jobs() -> int:
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(1, min(len(os.sched_getaffinity(0)), memory // _COMPILER_MEMORY))
-
-
-def _variables(wanted: Plan, jobs: int) -> dict[str, str]:
-    """Returns the environment of the build.
-
-    Source: Horovod's docs/install.rst; cmake 4 refuses bundled gloo without CMAKE_POLICY_VERSION_MINIMUM.
-    """
-    frameworks = {"TENSORFLOW": "tensorflow", "PYTORCH": "torch", "MXNET": ""}
-    chosen = {
-        f"HOROVOD_WITH{'' if module in wanted.frameworks else 'OUT'}_{name}": "1" for name, module in frameworks.items()
-    }
-    return {
-        **chosen,
-        f"HOROVOD_WITH{'' if wanted.mpi else 'OUT'}_MPI": "1",
-        "HOROVOD_WITH_GLOO": "1",
-        "HOROVOD_LOCAL_VERSION": wanted.version.partition("+")[2],
-        "HOROVOD_SHARED_COMMON": "1" if _can_share(wanted) else "0",
-        "CXXFLAGS": " ".join(f"-include {name}" for name in _INCLUDES),
-        "LDFLAGS": "-s",
-        "CMAKE_POLICY_VERSION_MINIMUM": "3.5",
-        "MAKEFLAGS": f"-j{jobs}",
-        **(_gpu_variables(wanted.nccl.split(" ")[0]) if wanted.nccl else {}),
-    }
-
-
-def _can_share(wanted: Plan) -> bool:
-    """Tells whether both frameworks can link the same objects: same C++ library interface, same use of CUDA."""
-    if "torch" not in wanted.frameworks:
-        return True
-    code = (
-        "import torch; from torch.utils.cpp_extension import CUDA_HOME; "
-        "print(torch.compiled_with_cxx11_abi(), bool(torch.version.cuda and CUDA_HOME))"
-    )
-    done = subprocess.run(ranks.python("-c", code), capture_output=True, text=True, check=True)
-    modern, cuda = done.stdout.split()[-2:]
-    return modern == "True" and (cuda == "True") == bool(wanted.nccl)
-
-
-def _gpu_variables(folder: str) -> dict[str, str]:
-    """Returns the variables for GPUs, and gives NCCL's library the name that the linker looks for."""
-    library = Path(folder, "lib", "libnccl.so")
-    if not library.exists():
-        library.symlink_to("libnccl.so.2")
-    query = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
-    found = subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()
-    return {
-        "HOROVOD_GPU_OPERATIONS": "NCCL",
-        "HOROVOD_NCCL_HOME": folder,
-        "HOROVOD_BUILD_CUDA_CC_LIST": ",".join(sorted({capability.replace(".", "") for capability in found})),
-    }
 
 
 def _install(path: Path, wanted: Plan, steps: Steps) -> None:
