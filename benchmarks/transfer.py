@@ -69,6 +69,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of the size")
     parser.add_argument("--only", choices=[part.__name__ for part in PARTS], help="one part")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "transfer.json")
+    parser.add_argument("--note", default="", help="what else there is to know about this run, kept with its figures")
     parser.add_argument("--discard", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.discard:
@@ -78,7 +79,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="batchhvd bench ü ") as folder, service(Path(folder)) as place:
         for part in PARTS:
             if options.only in (None, part.__name__):
-                results[part.__name__] = part(place, 0.1 if options.quick else 1.0)
+                load = {
+                    "load average": round(os.getloadavg()[0], 1),
+                    **({"note": options.note} if options.note else {}),
+                }
+                results[part.__name__] = {**part(place, 0.1 if options.quick else 1.0), **load}
                 print(json.dumps({part.__name__: results[part.__name__]}), flush=True)
     options.output.parent.mkdir(exist_ok=True)
     options.output.write_text(json.dumps(results, indent=2) + "\n")
@@ -298,7 +303,6 @@ def machine(quick: bool) -> dict[str, Any]:
         "system": platform.platform(),
         "python": platform.python_version(),
         "versions": {name: version(name) for name in packages},
-        "load at start": round(os.getloadavg()[0], 1),
         "quick": quick,
     }
 

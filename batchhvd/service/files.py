@@ -40,6 +40,7 @@ _VERSION = "2022-11-02"  # told to those who name no version; every newer one is
 T = TypeVar("T")
 
 _WORKERS = 16  # threads that wait for the disk
+_CRUMBS = 256  # pieces of a body that are joined, so that one sent byte by byte stays small
 _PIECE = 1 << 20  # bytes read from disk and sent at a time
 _log = logging.getLogger(__name__)
 
@@ -159,19 +160,23 @@ class Files:
         return asyncio.get_running_loop().run_in_executor(self._workers, function, *arguments)
 
 
-async def _body(receive: Receive) -> bytes | None:
-    """Returns the whole body, or None where the client went away before its end."""
+async def _body(receive: Receive) -> tuple[bytes, ...] | None:
+    """Returns the whole body in pieces, or None where the client went away before its end."""
     pieces: list[bytes] = []
+    crumbs: list[bytes] = []
     size, more = 0, True
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
             return None
-        pieces.append(message.get("body", b""))
-        size, more = size + len(pieces[-1]), message.get("more_body", False)
+        crumbs.append(message.get("body", b""))
+        size, more = size + len(crumbs[-1]), message.get("more_body", False)
         if size > RANGE_BYTES:
             raise refuse("RequestBodyTooLarge")
-    return b"".join(pieces)
+        if len(crumbs) == _CRUMBS:
+            pieces.append(b"".join(crumbs))
+            crumbs.clear()
+    return (*pieces, *crumbs)
 
 
 def _common(scope: Mapping[str, Any]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from batchhvd.service.files_properties import (
     time_in,
     written,
 )
-from batchhvd.service.files_range import RANGE_BYTES, asked, bounds
+from batchhvd.service.files_range import RANGE_BYTES, asked, bounds, check_md5, write
 from batchhvd.service.files_refusal import refuse
 from batchhvd.service.files_request import Request, TakesLong
 from batchhvd.service.files_sidecar import Facts
@@ -42,13 +42,13 @@ def create(disk: Disk, request: Request) -> Answer:
     if request.required("x-ms-type").lower() != "file":
         raise refuse("InvalidHeaderValue", "x-ms-type is 'file'.")
     size = request.number("x-ms-content-length", most=_MOST)
-    if len(request.body) > size:
+    if request.size > size:
         raise refuse("InvalidHeaderValue", "The body is longer than x-ms-content-length.")
+    check_md5(request)
     facts = noted(request)
     with tree.spot(disk.share(request.target), _names(request)) as place, disk.stage() as staged:
         os.ftruncate(staged.fd, size)
-        if request.body:
-            os.pwrite(staged.fd, request.body, 0)
+        write(staged.fd, request.body, 0)
         about = enter(disk, request, place, staged, facts)
     return Answer(201, described(about, facts))
 

@@ -29,9 +29,9 @@ class Pass:
     source: Target | None
     may_replace: bool
 
-    def complete(self, request: Request, body: bytes) -> Request:
+    def complete(self, request: Request, body: tuple[bytes, ...]) -> Request:
         """Returns a request with its body and with what it may use."""
-        hurried = self.action.brief and len(body) <= _BRIEF
+        hurried = self.action.brief and sum(map(len, body)) <= _BRIEF
         return evolve(request, body=body, source=self.source, may_replace=self.may_replace, hurried=hurried)
 
 

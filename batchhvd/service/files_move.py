@@ -65,7 +65,7 @@ def put_from_url(disk: Disk, request: Request) -> Answer:
         check_write(request, os.fstat(fd))
         if into[1] >= os.fstat(fd).st_size:
             raise refuse("InvalidRange", "Set the file's size first.")
-        write(fd, body, into[0])
+        write(fd, [body], into[0])
         stamp(fd)
         return Answer(201, written(os.fstat(fd)))
 
@@ -111,7 +111,7 @@ def _copy_data(source: int, target: int) -> None:
     os.ftruncate(target, size)
     for first, last in data(source, 0, size - 1):
         for start in range(first, last + 1, RANGE_BYTES):
-            write(target, os.pread(source, min(RANGE_BYTES, last + 1 - start), start), start)
+            write(target, [os.pread(source, min(RANGE_BYTES, last + 1 - start), start)], start)
 
 
 def _receipt(request: Request, fd: int) -> dict[str, str]:

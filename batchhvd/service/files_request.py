@@ -55,7 +55,7 @@ class Request:
         headers: header values by lower-cased name.
         scheme: ``"http"`` or ``"https"``.
         client: the address it came from, or "".
-        body: the whole body.
+        body: the whole body, in the pieces in which it came: joining 4 MiB costs as much as writing them.
         source: what a copy or rename takes, once the request was found to be allowed to; None for everything else.
         may_replace: whether a file that is there may be made anew.
         hurried: whether other requests wait for this one; what would take long raises ``TakesLong`` then.
@@ -68,10 +68,15 @@ class Request:
     headers: Mapping[str, str] = field(repr=False)
     scheme: str = "http"
     client: str = ""
-    body: bytes = field(default=b"", repr=False)
+    body: tuple[bytes, ...] = field(default=(), repr=False)
     source: Target | None = None
     may_replace: bool = True
     hurried: bool = False
+
+    @property
+    def size(self) -> int:
+        """The number of bytes in the body."""
+        return sum(map(len, self.body))
 
     def header(self, name: str, default: str = "") -> str:
         """Returns a header's value, or the default where it is absent."""
