@@ -385,6 +385,11 @@ def check_sparse():
     return {**found, "embedding": digest(model)}
 
 
+@keras.saving.register_keras_serializable("battery", "Own")
+class OwnOptimizer(keras.optimizers.SGD):
+    """An optimizer of the user's."""
+
+
 def check_saving(folder):
     model = compiled(network(hvd.rank()), hvd.DistributedOptimizer(keras.optimizers.SGD(0.1, momentum=0.9)))
     train(model)
@@ -393,12 +398,17 @@ def check_saving(folder):
     model.save(path.with_suffix(".h5"))
     config = keras.saving.serialize_keras_object(model.optimizer)
     plain = keras.models.load_model(path)
+    own = compiled(network(0), hvd.DistributedOptimizer(OwnOptimizer(0.1)))
+    train(own)
+    own.save(path.with_name(f"own-{hvd.rank()}.keras"))
+    own = keras.models.load_model(path.with_name(f"own-{hvd.rank()}.keras"))
     again = hvd.load_model(path)
     train(again)
     train(model)
     return {
         "module": config["module"],
         "plain": layers.is_distributed(plain.optimizer),
+        "own": type(own.optimizer) is OwnOptimizer,
         "again": layers.is_distributed(again.optimizer),
         "h5": type(keras.models.load_model(path.with_suffix(".h5")).optimizer).__name__,
         "clone": layers.is_distributed(type(model.optimizer).from_config(model.optimizer.get_config())),

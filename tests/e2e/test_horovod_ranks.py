@@ -231,6 +231,7 @@ def test_a_saved_model_is_plain_and_a_loaded_one_goes_on(two: Any) -> None:
     assert every(two, "saving") == {
         "module": "keras.optimizers",
         "plain": False,
+        "own": True,
         "again": True,
         "h5": "SGD",
         "clone": True,

@@ -243,19 +243,30 @@ def _accumulate(optimizer: Any, passes: int, average: bool) -> int:
 
 
 def _layer(optimizer: Any, layer: type, name: str | None, settings: Mapping[str, Any]) -> None:
-    """Puts a layer on top of an object's class.
-
-    The new class keeps the name, and for Keras's own optimizers the public module, so that what is saved can be
-    read without this package and on another backend.
-    """
+    """Puts a layer on top of an object's class, and keeps the names by which Keras saves it."""
     base = type(optimizer)
-    public = next((kind for kind in base.__mro__ if getattr(keras.optimizers, kind.__name__, None) is kind), None)
-    place = {"__module__": "keras.optimizers" if public else base.__module__, "__doc__": base.__doc__}
     label = {"reduction_name": f"batchhvd.{name}"} if name else {}
+    place = {"__module__": _module(base), "__doc__": base.__doc__}
+    made = type(base.__name__, (layer, base), {**place, **label, **settings})
+    _register(made, base)
     # Not by plain assignment: Keras's and TensorFlow's own __setattr__ would track it as a member.
-    object.__setattr__(optimizer, "__class__", type(base.__name__, (layer, base), {**place, **label, **settings}))
+    object.__setattr__(optimizer, "__class__", made)
     if optimizer.built:
         _name(optimizer)
+
+
+def _module(base: type) -> str:
+    """Returns where a saved model shall look for an optimizer: Keras's public module, which all backends have."""
+    public = getattr(keras.optimizers, base.__name__, None)
+    return "keras.optimizers" if public in base.__mro__ else base.__module__
+
+
+def _register(made: type, base: type) -> None:
+    """Lets a class be saved under the name that the user has registered for the one below."""
+    package, _, name = keras.saving.get_registered_name(base).rpartition(">")
+    if package:
+        keras.saving.register_keras_serializable(package, name)(made)
+        keras.saving.get_custom_objects()[f"{package}>{name}"] = base
 
 
 def prepare(model: Any) -> None:
