@@ -16,6 +16,8 @@ from attrs import frozen
 
 from tests.slurm import bed
 
+CHECKOUT = Path(__file__).parents[2]
+
 
 @frozen
 class Bed:
@@ -59,7 +61,8 @@ def beds(shared: Path, *options: str) -> Iterator[Bed]:
     if problem := bed.obstacle():
         pytest.skip(f"Slurm {problem}")
     folder = Path(tempfile.mkdtemp(prefix="batchhvd-bed-"))
-    command = [sys.executable, bed.__file__, "hold", str(folder), "--share", str(shared), *options]
+    shares = [f"--share={path}" for path in (shared, CHECKOUT)]  # a clone in /tmp would be out of the nodes' sight
+    command = [sys.executable, bed.__file__, "hold", str(folder), *shares, *options]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         line = process.stdout.readline() if process.stdout else ""
         assert "idle" in line, f"the bed did not come up; see {folder}/log"
