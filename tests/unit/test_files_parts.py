@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from urllib.parse import quote
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchhvd.errors import ServiceError
+from batchhvd.service import files as files_module
 from batchhvd.service import files_listing as listing
 from batchhvd.service import files_properties as properties
 from batchhvd.service import files_range as ranges
@@ -122,6 +124,36 @@ def test_any_text_as_a_range_is_read_or_refused(text):
         assert error.status == 400
         return
     assert part is None or text.strip().startswith("bytes=")
+
+
+def receiving(*messages: dict[str, object]):
+    """Returns what an ASGI server would hand over, message by message."""
+    left = list(messages)
+
+    async def receive() -> dict[str, object]:
+        return left.pop(0)
+
+    return receive
+
+
+@pytest.mark.parametrize("count", [0, 1, 255, 256, 257, 3000])
+def test_a_body_in_many_pieces_is_written_as_one(tmp_path, count):
+    pieces = [bytes([number % 251]) * (number % 3) for number in range(count)]
+    messages = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
+    body = asyncio.run(files_module._body(receiving(*messages, {"type": "http.request"})))
+    assert b"".join(body) == b"".join(pieces)
+    assert len(body) <= 256 + count // 256
+    with (tmp_path / "f").open("wb") as file:
+        ranges.write(file.fileno(), pieces, 5)
+    assert (tmp_path / "f").read_bytes()[5:] == b"".join(pieces)
+
+
+def test_a_body_that_breaks_off_or_never_ends_is_not_taken():
+    part = {"type": "http.request", "body": bytes(1 << 20), "more_body": True}
+    assert asyncio.run(files_module._body(receiving(part, {"type": "http.disconnect"}))) is None
+    with pytest.raises(ServiceError) as caught:
+        asyncio.run(files_module._body(receiving(*[part] * 9)))
+    assert caught.value.code == "RequestBodyTooLarge"
 
 
 def test_the_storage_clients_range_goes_before_https_own():
