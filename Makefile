@@ -16,6 +16,8 @@ DATASET ?= digits
 DATA ?=
 EPOCHS ?=
 ARGS ?=
+# Much of a test's time is waiting: two workers on two cores.
+WORKERS ?= 2
 
 PY := $(VENV)/bin/python
 SAY = @printf '\033[1m== %s\033[0m\n'
@@ -33,7 +35,7 @@ tutorial: $(VENV)/.runtime $(VENV)/.horovod
 
 test: lint
 	$(SAY) 'tests (pytest $(ARGS))'
-	@$(PY) -m pytest -m 'not notebooks' $(ARGS)
+	@$(PY) -m pytest -n $(WORKERS) --dist loadfile -m 'not notebooks' $(ARGS)
 
 lint: $(VENV)/.runtime $(VENV)/.test $(VENV)/.horovod
 	$(SAY) 'lint and types (ruff, mypy)'
