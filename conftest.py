@@ -1,4 +1,6 @@
-"""Runs what README.md and docs/ show: Python blocks in one namespace a page, console blocks in a shell.
+"""Lets Ctrl-C be tested everywhere, and runs what README.md and docs/ show.
+
+Python blocks run in one namespace a page, console blocks in a shell.
 
 A comment in the line before a block changes what is done with it, and is not seen by a reader:
 
@@ -81,6 +83,11 @@ def _leave(namespace: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(environment)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A run in the background of a shell ignores Ctrl-C, and so would every program that a test starts and interrupts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 pytest_collect_file = Sybil(
