@@ -268,8 +268,9 @@ def test_ranks_equal_one_process_alone(facts: Any) -> None:
     found = facts[0]["parity"]
     assert found["with"]["holds"] is True, found
     assert found["with"]["ranks"] == len(facts)
-    assert found["without"]["holds"] is False, found  # the same without the reduction
-    assert found["without"]["weight_error"] > 10 * WEIGHT
+    if "without" in found:  # the reduction, on PyTorch
+        assert found["without"]["holds"] is False, found
+        assert found["without"]["weight_error"] > 10 * WEIGHT
 
 
 ALONE = """
