@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from batchhvd import localservice
+
 nbformat = pytest.importorskip("nbformat", reason="needs the extra `notebook`")
 nbclient = pytest.importorskip("nbclient", reason="needs the extra `notebook`")
 
@@ -26,8 +28,11 @@ def test_a_notebook_runs(book: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("BATCHHVD_ROOT", str(work / "root"))
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{Path('/usr/bin')}:{Path('/bin')}")
     content = nbformat.read(book, as_version=4)
-    nbclient.NotebookClient(content, timeout=300, resources={"metadata": {"path": str(work)}}).execute()
-    shutil.rmtree(work, ignore_errors=True)
+    try:
+        nbclient.NotebookClient(content, timeout=300, resources={"metadata": {"path": str(work)}}).execute()
+    finally:
+        localservice.stop(work / "root")  # it would wait an hour for work
+        shutil.rmtree(work, ignore_errors=True)
 
 
 @pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
