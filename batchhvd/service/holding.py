@@ -23,6 +23,9 @@ from batchhvd.service.store import Store
 LONGEST = 60.0
 """Seconds that no answer is held longer than: a connection that is silent for longer may be dropped on its way."""
 
+LARGEST = 64 * 1024
+"""Bytes of a request's body that are kept to ask again with; a request with more is passed on and not held."""
+
 _STEP = 0.05
 _LINK = re.compile(rb'\?[^"\s]*"')  # signed links differ in each answer
 
@@ -47,7 +50,10 @@ class Holding:
         if scope["type"] != "http" or wait is None:
             await self._app(scope, receive, send)
             return
-        body = await _body(receive)
+        body, whole = await _body(receive)
+        if not whole:  # its sender may be anybody: the application looks at the token before it reads on
+            await self._app(scope, _joined(body, receive), send)
+            return
         gone = asyncio.ensure_future(receive())  # from here on it only says that the client has left
         try:
             await self._hold(scope, body, send, headers, wait, gone)
@@ -134,13 +140,24 @@ def _replay(body: bytes, gone: asyncio.Future[Any]) -> Any:
     return receive
 
 
-async def _body(receive: Any) -> bytes:
+def _joined(body: bytes, receive: Any) -> Any:
+    """Returns what stands for ``receive``: the beginning of a body that was read already, then what follows."""
+    messages = [{"type": "http.request", "body": body, "more_body": True}]
+
+    async def both() -> Any:
+        return messages.pop() if messages else await receive()
+
+    return both
+
+
+async def _body(receive: Any) -> tuple[bytes, bool]:
+    """Returns a request's body and whether that is all of it; reading stops where it is too large to be held."""
     body, more = b"", True
-    while more:
+    while more and len(body) <= LARGEST:
         message = await receive()
         body += message.get("body", b"")
         more = bool(message.get("more_body"))
-    return body
+    return body, not more
 
 
 def _seconds(text: str) -> float | None:
