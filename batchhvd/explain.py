@@ -270,6 +270,10 @@ def _queued(facts: JobFacts) -> Verdict:
     if cluster.usable < facts.nodes and cluster.counts.get("unusable"):
         why = f"{needs}, and only {cluster.usable} of cluster {cluster.name!r} are usable"
         return Verdict(Cause.CLUSTER_UNUSABLE, why, [*evidence, *_texts(cluster.errors)], "cluster.explain()", facts.id)
+    if cluster.state == "steady" and cluster.errors and sum(cluster.counts.values()) < facts.nodes:
+        why = f"{needs}, and cluster {cluster.name!r} did not get what it asked for{_because(cluster)}"
+        then = f"create the job anew with at most {cluster.usable} nodes, or give the engine more nodes"
+        return Verdict(Cause.CLUSTER_TOO_SMALL, why, evidence, then, facts.id)
     if cluster.state == "resizing":
         why = f"{needs}, and cluster {cluster.name!r} is still resizing"
         return Verdict(Cause.WAITING_FOR_RESIZE, why, evidence, "job.wait('running')", facts.id)

@@ -7,6 +7,7 @@ import asyncio
 import signal
 import sys
 import threading
+import time
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
@@ -70,7 +71,7 @@ class Run:
     """One run of the service: its servers, its scheduler, its end."""
 
     def __init__(self, root: Path, options: argparse.Namespace) -> None:
-        self._root, self._options = root, options
+        self._root, self._options, self._started = root, options, time.time()
         self._store = Store(root / "state.sqlite")
         self._wake, self._stop = threading.Event(), threading.Event()
         self._activity = process.Activity(lambda: bool(self._store.active()))
@@ -129,7 +130,7 @@ class Run:
         return process.server(application, **options), listener
 
     def _announce(self, endpoint: str) -> None:
-        process.announce(self._root, endpoint, self._options.engine)
+        process.announce(self._root, endpoint, self._options.engine, self._started)
 
     def _ended(self) -> bool:
         idle = self._options.idle

@@ -148,9 +148,16 @@ class Activity:
         return True
 
 
-def announce(root: Path, endpoint: str, engine: str) -> None:
-    """Writes the files that clients find the service by; the endpoint last, because it means ready."""
-    about = {"pid": os.getpid(), "started": text_of(time.time()), "version": __version__, "engine": engine}
+def announce(root: Path, endpoint: str, engine: str, started: float) -> None:
+    """Writes the files that clients find the service by; the endpoint last, because it means ready.
+
+    Args:
+        root: the service's folder.
+        endpoint: its URL.
+        engine: what runs its jobs.
+        started: when it started, before it looked at any job, in seconds since 1970.
+    """
+    about = {"pid": os.getpid(), "started": text_of(started), "version": __version__, "engine": engine}
     write(root / "service.json", json.dumps(about) + "\n")
     write(root / "endpoint", endpoint + "\n")
 
