@@ -107,11 +107,18 @@ class Live(World):
 
 
 @contextmanager
-def live(root: Path, nodes: int = 4, prepare: str = "skip", patience: float = 8.0, **cluster: Any) -> Iterator[Live]:
+def live(
+    root: Path,
+    nodes: int = 4,
+    prepare: str = "skip",
+    patience: float = 8.0,
+    clock: Callable[[], float] = time.time,
+    **cluster: Any,
+) -> Iterator[Live]:
     """Gives a world with a cluster at rest; whatever still runs at its end is ended, and the test fails for it."""
     root.mkdir(parents=True, exist_ok=True)
     site = Site(python=PYTHON, prepare=prepare, layers=str(root / "layers"))
-    world = Live(root, engine=Processes(patience=patience), clock=time.time, site=site)
+    world = Live(root, engine=Processes(patience=patience), clock=clock, site=site)
     world.cluster(nodes=nodes, **cluster)
     world.tick(3)
     try:
