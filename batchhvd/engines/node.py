@@ -251,6 +251,7 @@ class Stream:
         self.pending = b""
         self.since = 0.0
         self.count = 0
+        self.unfinished = False
 
     def read(self, now: float) -> bool:
         """Takes what has arrived and writes the whole lines of it; False at the end."""
@@ -269,11 +270,18 @@ class Stream:
         if self.pending and (now - self.since >= PARTIAL or len(self.pending) > 65536):
             self._emit(whole(self.pending), now)
 
+    def end_line(self) -> None:
+        """Ends a line that was cut off, so that what is written next (another attempt's) begins a line of its own."""
+        if self.unfinished:
+            self.sink.write(b"\n")
+            self.unfinished = False
+
     def _emit(self, cut: int, now: float) -> None:
         data, self.pending = self.pending[:cut], self.pending[cut:]
         if data:
             self.since = now
             self.sink.write(data)
+            self.unfinished = not data.endswith(b"\n")
 
 
 def whole(data: bytes) -> int:
@@ -356,6 +364,9 @@ class Child:
 
     def close(self) -> None:
         """Takes down the last lines, once all output was read."""
+        if self.record["exit"] > 128:  # by a signal
+            for stream in self.both:
+                stream.end_line()
         self.record["tail"] = last_lines(self.last)
         text = "\n".join(self.record["tail"][-3:])
         if self.record["exit"] and re.search(r"^(MemoryError|.*std::bad_alloc)", text, flags=re.MULTILINE):

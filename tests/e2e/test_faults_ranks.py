@@ -57,6 +57,13 @@ def test_terminated_ranks_that_ignore_it_are_gone_within_five_seconds_with_their
     assert world.error("j")[0] == "JobTerminated"
 
 
+def test_a_line_that_a_signal_cut_off_is_ended_and_no_other(world: Live) -> None:
+    world.command("cut", "printf half; kill -9 $$")
+    world.command("whole", "printf all")
+    assert (world.ended("cut"), world.ended("whole")) == ("failed", "succeeded")
+    assert (world.log("cut"), world.log("whole")) == ("half\n", "all")
+
+
 def test_a_signal_is_told_as_such(world: Live) -> None:
     world.command("j", "exec sleep 60", nodes=2)
     world.ranks_run("j", 2)

@@ -235,3 +235,15 @@ def test_the_task_file_is_its_owners_only(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
     assert Task.read(written.folder) == written
     assert json.loads(path.read_text())["secrets"] == {"S": "x"}
+
+
+def test_a_line_that_was_cut_off_ends_before_what_comes_next(tmp_path: Path) -> None:
+    writing, stream, path = pipe(tmp_path)
+    os.write(writing, b"one\ntw")
+    os.close(writing)
+    while stream.read(10.0):
+        pass
+    stream.end_line()
+    stream.end_line()
+    assert path.read_bytes() == b"one\ntw\n"
+    os.close(stream.descriptor)

@@ -55,7 +55,8 @@ def test_what_is_not_there(session: Session, place: Any) -> None:
         missing.delete()
 
 
-def test_listings(session: Session, place: Any) -> None:
+def test_listings(session: Session, make_place: Any) -> None:
+    place = make_place(session, "listed")
     assert place.group in list(session.groups())
     assert list(place.group.workspaces()) == [place.workspace]
     assert list(place.group.storages()) == [place.share.parent]
@@ -64,6 +65,7 @@ def test_listings(session: Session, place: Any) -> None:
     assert [cluster.state for cluster in clusters] == ["steady"] == [cluster.state for cluster in clusters]
     assert list(place.share.parent.shares()) == [place.share]
     assert "nodes" in clusters._repr_html_()
+    place.group.delete()
 
 
 def test_what_is_shown_has_no_secret(place: Any) -> None:
