@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from batchhvd.errors import EngineError, NotFound
+from batchhvd.service.files_sidecar import Sidecar
 from batchhvd.service.store import Store
+from batchhvd.service.throttle import Throttle
 
 
 def find(root: Path, job: str) -> Path:
@@ -79,14 +81,57 @@ def mend_mount(folder: Path, path: str) -> None:
     link.with_name(f".{link.name}.aside").replace(link)
 
 
+def slow_mount(folder: Path, rate: float) -> Throttle:
+    """Lets each process of the ranks read and write ``rate`` bytes a second and no more, for a ``with`` block (Linux).
+
+    A process is frozen for as long as what it has just moved would have taken on so slow a share; this needs no rights
+    but those of the processes' owner. It is not the mount itself that is slow: bytes to and from everything count, and
+    those of files mapped into memory do not. The service and other clients of the share are as fast as ever. When the
+    caller is killed within the block, ``thaw_rank`` lets a rank go on.
+
+    Args:
+        folder: the task's folder.
+        rate: bytes a second.
+    """
+    return Throttle(lambda: [pid for record in _records(folder) for pid in _below(folder, record["index"])], rate)
+
+
 def fill(folder: Path, size: int = 0) -> None:
     """Makes every write of the task's processes fail that would let a file grow beyond ``size`` bytes (Linux).
 
-    It is what a share without space left looks like, but for the error's name (EFBIG), and it harms no disk.
+    It is what a share without space left looks like, but for the error's name (EFBIG), and it harms no disk. For what
+    comes over the wire see ``fill_share``.
     """
     for record in _records(folder):
         for pid in (record["pid"], *_below(folder, record["index"])):
             _limit(pid, size)
+
+
+def fill_share(root: Path, account: str, share: str, size: int = 0) -> None:
+    """Makes the file service refuse what would let a share's files have more than ``size`` bytes in all.
+
+    It is a quota for uploads, in any file that is made, copied or made longer: 413 ``ShareSizeLimitReached``. The
+    ranks of jobs write into the share's directory without the file service: for them see ``fill``.
+
+    Args:
+        root: the service's folder.
+        account: the storage account's name.
+        share: the share's name.
+        size: bytes.
+
+    Raises:
+        NotFound: there is no such share.
+    """
+    _set_limit(root, account, share, size)
+
+
+def free_share(root: Path, account: str, share: str) -> None:
+    """Takes back what ``fill_share`` did.
+
+    Raises:
+        NotFound: there is no such share.
+    """
+    _set_limit(root, account, share, None)
 
 
 def stop_service(root: Path, number: int = signal.SIGTERM) -> None:
@@ -96,6 +141,21 @@ def stop_service(root: Path, number: int = signal.SIGTERM) -> None:
     except FileNotFoundError:
         raise NotFound(f"no service has run in {root}", code="ResourceNotFound", target=str(root)) from None
     _send(pid, number)
+
+
+def _set_limit(root: Path, account: str, share: str, size: int | None) -> None:
+    place = root / "shares" / account / share
+    if not place.is_dir():
+        raise NotFound(f"account {account} has no share {share}", code="ShareNotFound", target=str(place))
+    notes, name, inode = (
+        Sidecar(root / "shares" / ".files" / "sidecar.sqlite"),
+        f"{account}/{share}",
+        place.stat().st_ino,
+    )
+    try:
+        notes.put(name, "", inode, {**notes.get(name, "", inode), "limit": size})
+    finally:
+        notes.close()
 
 
 def _record(folder: Path, node: int) -> dict[str, Any]:

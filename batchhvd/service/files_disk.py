@@ -102,9 +102,32 @@ class Disk:
         self.sidecar.forget_share(_key(target))
         shutil.rmtree(doomed, ignore_errors=True)  # what resists now is tried again at the next start
 
+    def check_room(self, target: Target, more: int) -> None:
+        """Refuses what would let a share grow by some bytes beyond the limit that a fire drill has set.
+
+        Raises:
+            ServiceError: 413, the share's files would have more bytes in all than the limit.
+        """
+        if more <= 0:
+            return
+        share = self.share(target)
+        limit = self.facts(target, "", share.stat()).get("limit")
+        if limit is not None and _length(share) + more > limit:
+            raise refuse("ShareSizeLimitReached")
+
     def close(self) -> None:
         """Closes the notes."""
         self.sidecar.close()
+
+
+def _length(folder: Path) -> int:
+    """Returns how many bytes the files of a tree have in all; links are not followed."""
+    size = 0
+    for _, _, names, fd in os.fwalk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):  # a job has deleted it meanwhile
+                size += os.stat(name, dir_fd=fd, follow_symlinks=False).st_size
+    return size
 
 
 def _key(target: Target) -> str:

@@ -63,6 +63,7 @@ def enter(disk: Disk, request: Request, place: Spot, staged: Staged, facts: Fact
         raise TakesLong
     if there and not request.may_replace:
         raise refuse("AuthorizationPermissionMismatch", "It lets new files be made, and this one exists.")
+    disk.check_room(request.target, os.fstat(staged.fd).st_size - (there.st_size if there else 0))
     changed = time_in(request, "x-ms-file-last-write-time")
     if changed is not None:
         os.utime(staged.fd, ns=(changed, changed))
@@ -115,6 +116,7 @@ def set_properties(disk: Disk, request: Request) -> Answer:
     with tree.file(disk.share(request.target), _names(request), os.O_RDWR) as (fd, place):
         about = os.fstat(fd)
         check_write(request, about)
+        disk.check_room(request.target, (size or 0) - about.st_size)
         facts = disk.facts(request.target, place.path, about)
         facts["created"] = made if made is not None else facts.get("created")
         if new or size is None:

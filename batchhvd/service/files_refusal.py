@@ -37,7 +37,7 @@ _REFUSALS: dict[str, tuple[int, str]] = {
     "ResourceTypeMismatch": (409, "A file is where a directory is meant, or a directory where a file is meant."),
     "ShareAlreadyExists": (409, "The share exists already."),
     "ShareNotFound": (404, "The share does not exist."),
-    "ShareSizeLimitReached": (413, "The disk that holds the share is full."),
+    "ShareSizeLimitReached": (413, "The share is full, or the disk that holds it."),
     "ShareSnapshotNotFound": (404, "This service keeps no snapshots."),
     "UnsupportedHttpVerb": (405, "This operation does not exist on this resource."),
     "UnsupportedQueryParameter": (400, "A query parameter is not known to this operation."),
