@@ -31,6 +31,14 @@ _START = 30.0  # seconds
     show_default=True,
     help="where job preparations run: in a layer over this machine's files (root), on the machine itself, nowhere",
 )
+@click.option(
+    "--allow-directory",
+    "directories",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, resolve_path=True),
+    metavar="PATH",
+    help="a directory of this machine that jobs may mount, with all below it",
+)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="the port (default: a free one)")
 @click.option("--idle", type=click.FloatRange(0), default=0, metavar="SECONDS", help="end when not needed so long")
 @click.option("--tls", is_flag=True, help="also speak https, and be the proxy for Azure's own names")
@@ -42,6 +50,7 @@ def serve(
     engine: str,
     settings_of_engine: tuple[str, ...],
     prepare: str,
+    directories: tuple[str, ...],
     port: int,
     idle: float,
     tls: bool,
@@ -61,6 +70,7 @@ def serve(
     options = ["--engine", engine, "--prepare", prepare, "--port", str(port), "--idle", str(idle)]
     options += ["--tls"] if tls else []
     options += [f"--option={setting}" for setting in settings_of_engine]
+    options += [f"--allow-directory={directory}" for directory in directories]
     command = [sys.executable, "-m", "batchhvd.service", "--root", root, *options]
     process = _begin(command, root, detach)
     try:
@@ -159,7 +169,7 @@ def _lead(path: Path, link: str) -> Path:
 
 
 def _inventory(settings: Settings) -> list[dict[str, Any]]:
-    """Lists clusters, and jobs that have not ended, of all groups."""
+    """Lists the clusters and jobs of all groups."""
     rows = []
     for group in settings.session().groups():
         for workspace in group.workspaces():

@@ -54,6 +54,14 @@ def _parser() -> argparse.ArgumentParser:
         default="overlay",
         help="where job preparations run: in a layer over the machine's files (needs root), on the machine, nowhere",
     )
+    parser.add_argument(
+        "--allow-directory",
+        type=_directory,
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="a directory of this machine that jobs may mount (unmanagedFileSystems), with all below it",
+    )
     parser.add_argument("--idle", type=float, default=0, metavar="SECONDS", help="end when nothing needed it so long")
     parser.add_argument("--tls", action="store_true", help="also speak https, and be the proxy for Azure's own names")
     return parser
@@ -75,7 +83,7 @@ class Run:
         self._store = Store(root / "state.sqlite")
         self._wake, self._stop = threading.Event(), threading.Event()
         self._activity = process.Activity(lambda: bool(self._store.active()))
-        site = Site(sys.executable, options.prepare, str(root / "layers"))
+        site = Site(sys.executable, options.prepare, str(root / "layers"), directories=options.allow_directory)
         scheduler = Scheduler(self._store, root, load(options.engine, **dict(options.option)), site=site)
         self._thread = threading.Thread(
             target=process.schedule, args=(scheduler, self._wake, self._stop), name="scheduler"
@@ -100,7 +108,15 @@ class Run:
         files = Files(self._root / "shares", lambda account: accounts.keys_of(self._store, account))
         touch, token = self._activity.touch, process.token(self._root)
         application = holding.Holding(
-            app.build(self._store, self._root, token, self._wake.set, files, touch=touch),
+            app.build(
+                self._store,
+                self._root,
+                token,
+                self._wake.set,
+                files,
+                touch=touch,
+                directories=self._options.allow_directory,
+            ),
             ended=holding.job_over(self._store),
             closing=self._stop.is_set,
         )
@@ -135,6 +151,13 @@ class Run:
     def _ended(self) -> bool:
         idle = self._options.idle
         return not self._thread.is_alive() or self._stop.is_set() or bool(idle and self._activity.unneeded(idle))
+
+
+def _directory(text: str) -> str:
+    path = Path(text).expanduser().absolute()
+    if not path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is no directory")
+    return str(path)
 
 
 def _setting(text: str) -> tuple[str, str]:

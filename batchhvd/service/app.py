@@ -8,7 +8,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,7 @@ def build(
     files: FileService,
     now: Callable[[], float] = time.time,
     touch: Callable[[], None] = lambda: None,
+    directories: Sequence[str] = (),
 ) -> App:
     """Returns the application.
 
@@ -98,8 +99,10 @@ def build(
         files: the file service.
         now: the clock, seconds since 1970.
         touch: is told of each request, for who ends an idle service.
+        directories: the directories of the machine that jobs may mount.
     """
-    return App(Here(store, root, files, now), tokens.Tokens(token, now), Description.published(), wake, touch)
+    here = Here(store, root, files, now, directories)
+    return App(here, tokens.Tokens(token, now), Description.published(), wake, touch)
 
 
 class App:
@@ -319,7 +322,8 @@ def _refusal(error: ServiceError) -> Answer:
 def _render(answer: Answer, request_id: str, head: bool) -> Response:
     body = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
     content = b"" if answer.body is None or head else body
-    response = Response(content, answer.status, {**answer.headers, "x-ms-request-id": request_id})
+    response = Response(content, answer.status, answer.headers)
     if content and "Content-Type" not in answer.headers:
         response.headers["Content-Type"] = "application/json; charset=utf-8"
+    response.headers["x-ms-request-id"] = request_id  # the last one: where it has arrived, all have
     return response

@@ -29,12 +29,14 @@ class Site:
         prepare: where preparations run: ``"overlay"``, ``"host"`` or ``"skip"``.
         layers: absolute path of the directory of prepared layers, or "".
         options: the engine's own settings.
+        directories: the directories of the machine that jobs may mount.
     """
 
     python: str
     prepare: str = "overlay"
     layers: str = ""
     options: Mapping[str, str] = field(factory=dict)
+    directories: Sequence[str] = ()
 
 
 @frozen

@@ -40,12 +40,14 @@ class Here:
         root: the service's folder.
         files: the file service.
         now: the clock, seconds since 1970.
+        directories: the directories of the machine that jobs may mount.
     """
 
     store: Store
     root: Path
     files: FileService
     now: Callable[[], float]
+    directories: Sequence[str] = ()
 
     def fetch(self, type: str, parent: str | None = None) -> Callable[[int, int], Sequence[Record]]:
         """Returns what reads one page of a type's resources from the store, for ``paging.records``."""

@@ -62,9 +62,15 @@ def _notes(properties: Mapping[str, Any], folder: Path) -> Iterator[str]:
     for mount in mounts.every(properties, {}):
         what = f"the share {mount.share} of the storage account {mount.account}" if mount.account else mount.share
         where = f"its directory {mount.inside}, " if mount.inside else ""
+        if mount.unmanaged:
+            what, where = f"the machine's directory {mount.inside}", ""
         yield f"put the files of {what}, {where}or a link to them, at {_place(mount, folder)}"
-    for kind in sorted(set(properties.get("mountVolumes", ())) - {"azureFileShares", "fileServers"}):
-        yield f"what the job mounts as {kind}"
+    volumes = properties.get("mountVolumes", {})
+    if volumes.get("azureBlobFileSystems"):
+        yield "what the job mounts as azureBlobFileSystems"
+    for entry in volumes.get("unmanagedFileSystems", ()):
+        if mounts.bound(entry["mountCommand"]) is None:
+            yield f"what the job mounts with {entry['mountCommand']}"
     if "containerSettings" in properties:
         yield f"the container image {properties['containerSettings']['imageSourceRegistry']['image']}"
 

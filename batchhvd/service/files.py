@@ -133,6 +133,9 @@ class Files:
             if isinstance(answer.body, bytes) and answer.status != 304:
                 headers.setdefault("content-length", str(len(answer.body)))
             pairs = [(name.encode(), _encode(value)) for name, value in headers.items()]
+            pairs.append(
+                (b"x-ms-request-id", str(uuid.uuid4()).encode())
+            )  # the last one: where it has arrived, all have
             await send({"type": "http.response.start", "status": answer.status, "headers": pairs})
             if stretch is None:
                 await send({"type": "http.response.body", "body": b"" if head else answer.body})
@@ -180,8 +183,8 @@ async def _body(receive: Receive) -> tuple[bytes, ...] | None:
 
 
 def _common(scope: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the headers of every answer: the request's own version and id come back."""
-    headers = {"x-ms-request-id": str(uuid.uuid4()), "x-ms-version": _VERSION}
+    """Returns the headers that begin every answer: the request's own version and id come back."""
+    headers = {"x-ms-version": _VERSION}
     for name, value in scope["headers"]:
         if name in (b"x-ms-version", b"x-ms-client-request-id"):
             headers[name.decode()] = value.decode("latin-1")

@@ -8,25 +8,24 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from batchhvd.service import accounts, mounts
+from batchhvd.service import accounts, machine, mounts
 from batchhvd.service.exchange import Document, Here
 from batchhvd.service.schema import Problem
 
-_UNSUPPORTED = {
-    "azureBlobFileSystems": "is not supported: there are no blob containers here; use azureFileShares",
-    "unmanagedFileSystems": "is not supported: a mount command would change this machine; use azureFileShares",
-}
+_NO_BLOBS = "is not supported: there are no blob containers here; use azureFileShares"
 _NO_VAULT = "is not supported: there is no key vault here; give the value itself"
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_]+")
 
 
 def problems(here: Here, volumes: Document, at: str) -> list[Problem]:
     """Returns what is wrong with a ``mountVolumes`` block."""
-    found = [Problem(f"{at}/{kind}", text) for kind, text in _UNSUPPORTED.items() if volumes.get(kind)]
+    found = [Problem(f"{at}/azureBlobFileSystems", _NO_BLOBS)] if volumes.get("azureBlobFileSystems") else []
     for index, entry in enumerate(volumes.get("azureFileShares", ())):
         found += _share_problems(here, entry, f"{at}/azureFileShares/{index}")
     for index, entry in enumerate(volumes.get("fileServers", ())):
         found += _server_problems(here, entry, f"{at}/fileServers/{index}")
+    for index, entry in enumerate(volumes.get("unmanagedFileSystems", ())):
+        found += _directory_problems(here, entry["mountCommand"], f"{at}/unmanagedFileSystems/{index}/mountCommand")
     return found + list(_place_problems(volumes, at))
 
 
@@ -67,9 +66,18 @@ def _server_problems(here: Here, entry: Document, at: str) -> list[Problem]:
     return []
 
 
+def _directory_problems(here: Here, command: str, at: str) -> list[Problem]:
+    directory = mounts.bound(command)
+    if directory is None:
+        text = f"is not supported: '{command}'; mount --bind DIRECTORY is, for a directory that the service allows"
+        return [Problem(at, text)]
+    why = machine.refusal(directory, here.directories)
+    return [Problem(at, f"names {why}")] if why else []
+
+
 def _place_problems(volumes: Document, at: str) -> Iterator[Problem]:
     taken: list[str] = []
-    for kind in ("azureFileShares", "fileServers"):
+    for kind in ("azureFileShares", "fileServers", "unmanagedFileSystems"):
         for index, entry in enumerate(volumes.get(kind, ())):
             pointer, path = f"{at}/{kind}/{index}/relativeMountPath", entry["relativeMountPath"]
             place = posixpath.normpath(path or ".")
@@ -113,7 +121,10 @@ def directory_problems(properties: Document, known: list[mounts.Mount], at: str)
 
 
 def _prefix_problems(path: str, known: list[mounts.Mount], pointer: str) -> list[Problem]:
-    return [] if mounts.locate(path, known) else [Problem(pointer, _not_mounted(path, known))]
+    found = mounts.locate(path, known)
+    if found is not None and found[0].unmanaged:
+        return [Problem(pointer, f"lies on a directory of the machine, which the file service does not show: '{path}'")]
+    return [] if found else [Problem(pointer, _not_mounted(path, known))]
 
 
 def _not_mounted(path: str, known: list[mounts.Mount]) -> str:

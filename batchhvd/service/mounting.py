@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from batchhvd.service import environment, mounts
+from batchhvd.service import environment, machine, mounts
 from batchhvd.service.environment import Plan
 from batchhvd.service.mounts import Mount
 from batchhvd.service.outcome import plain
@@ -26,34 +27,53 @@ class Missing(Exception):
         self.error = plain(code, message, **details)
 
 
-def targets(store: Store, root: Path, job: Record, cluster: Record) -> Targets:
+def targets(store: Store, root: Path, job: Record, cluster: Record, allowed: Sequence[str] = ()) -> Targets:
     """Returns the directory of each of a job's mounts.
 
+    Args:
+        store: all state.
+        root: the service's folder.
+        job: the job.
+        cluster: its cluster.
+        allowed: the directories of the machine that may be mounted.
+
     Raises:
-        Missing: account, key, share or directory is not there any more; the message says which of them.
+        Missing: account, key, share or directory is not there any more, or not allowed; the message says which of them.
     """
     keys = {**cluster.private.get("keys", {}), **job.private.get("keys", {})}
-    return _targets(store, root, environment.mounts_of(job, cluster), keys)
+    return _targets(store, root, environment.mounts_of(job, cluster), keys, allowed)
 
 
-def cluster_targets(store: Store, root: Path, cluster: Record) -> Targets:
+def cluster_targets(store: Store, root: Path, cluster: Record, allowed: Sequence[str] = ()) -> Targets:
     """Returns the directory of each of a cluster's own mounts.
 
     Raises:
         Missing: as for a job.
     """
     found = mounts.every({}, cluster.document["properties"])
-    return _targets(store, root, found, cluster.private.get("keys", {}))
+    return _targets(store, root, found, cluster.private.get("keys", {}), allowed)
 
 
-def _targets(store: Store, root: Path, mounted: Iterable[Mount], keys: Mapping[str, str]) -> Targets:
+def _targets(
+    store: Store, root: Path, mounted: Iterable[Mount], keys: Mapping[str, str], allowed: Sequence[str]
+) -> Targets:
     found = {}
     for mount in mounted:
+        if mount.unmanaged:
+            found[mount] = _of_machine(mount.inside, allowed)
+            continue
         account, share = (mount.account, mount.share) if mount.account else _server(store, mount)
         if mount.account:
             _check_key(store, account, keys.get(account, ""))
         found[mount] = _directory(root, account, share, mount.inside)
     return found
+
+
+def _of_machine(directory: str, allowed: Sequence[str]) -> Path:
+    why = machine.refusal(directory, allowed)
+    if why:
+        raise Missing("MountFailed", f"The job mounts {why}.", Path=directory)
+    return Path(os.path.realpath(directory))
 
 
 def _server(store: Store, mount: Mount) -> tuple[str, str]:

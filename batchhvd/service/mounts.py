@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -12,6 +13,7 @@ from attrs import frozen
 
 JOB_ROOT = "AZ_BATCHAI_JOB_MOUNT_ROOT"
 CLUSTER_ROOT = "AZ_BATCHAI_MOUNT_ROOT"
+_BIND = (["mount", "--bind"], ["mount", "-B"], ["mount", "-o", "bind"], ["mount", "--rbind"], ["mount", "-R"])
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))(?=/|$)")
 
 
@@ -22,8 +24,9 @@ class Mount:
     Attributes:
         root: the variable under which it is mounted, ``JOB_ROOT`` or ``CLUSTER_ROOT``.
         path: its place below that, normalised.
-        account, share: what is mounted; for a file server the account is "" and the share is the file server's id.
-        inside: the directory of the share that is mounted, "" for all of it.
+        account, share: what is mounted; for a file server the account is "" and the share is the file server's id; for
+            a directory of the machine both are "".
+        inside: the directory of the share that is mounted, "" for all of it; or the machine's directory.
     """
 
     root: str
@@ -31,6 +34,11 @@ class Mount:
     account: str
     share: str
     inside: str = ""
+
+    @property
+    def unmanaged(self) -> bool:
+        """Whether it is a directory of the machine."""
+        return not self.account and not self.share
 
 
 def share_of(url: str, account: str) -> tuple[str, str] | None:
@@ -51,6 +59,18 @@ def share_of(url: str, account: str) -> tuple[str, str] | None:
     return names[0], "/".join(names[1:])
 
 
+def bound(command: str) -> str | None:
+    """Returns the directory that a mount command binds, ``mount --bind DIRECTORY``; None for any other command."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return None
+    flags, directory = words[:-1], "".join(words[-1:])
+    if flags not in _BIND or not directory.startswith("/") or "\0" in directory:
+        return None
+    return posixpath.normpath(directory)
+
+
 def inside(path: str) -> bool:
     """Says whether a relative path stays below where it starts, and is one that a file system can hold."""
     return not path.startswith("/") and ".." not in path.split("/") and "\0" not in path
@@ -65,6 +85,10 @@ def of(volumes: Mapping[str, Any], root: str) -> Iterator[Mount]:
     for entry in volumes.get("fileServers", ()):
         path, directory = posixpath.normpath(entry["relativeMountPath"]), entry.get("sourceDirectory", "")
         yield Mount(root, path, "", entry["fileServer"]["id"], directory.strip("/"))
+    for entry in volumes.get("unmanagedFileSystems", ()):
+        found_directory = bound(entry["mountCommand"])
+        if found_directory is not None:
+            yield Mount(root, posixpath.normpath(entry["relativeMountPath"]), "", "", found_directory)
 
 
 def every(job: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Mount]:

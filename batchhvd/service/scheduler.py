@@ -138,7 +138,7 @@ class Scheduler:
     def _segments(self, job: Record, cluster: Record | None) -> list[Path]:
         if cluster is None:
             return []
-        found = mounting.targets(self._store, self._root, job, cluster)
+        found = mounting.targets(self._store, self._root, job, cluster, self._site.directories)
         return environment.segments(job.document["properties"], found)
 
     def _ended_badly(self, job: Record, cluster: Record | None, status: Status, ending: str, now: float) -> Record:
@@ -273,7 +273,7 @@ class Scheduler:
             self._fail(job, outcome.plain("EngineFailed", f"{error}."), now)
 
     def _submit(self, job: Record, cluster: Record, now: float) -> Record:
-        found = mounting.targets(self._store, self._root, job, cluster)
+        found = mounting.targets(self._store, self._root, job, cluster, self._site.directories)
         mounting.check_script(job, found)
         run = Run(Path(job.private["folder"]), tuple(job.private["nodes"]), job.private["attempt"])
         plan = environment.build(job, cluster, found, run, self._site)

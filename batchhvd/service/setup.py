@@ -67,7 +67,8 @@ class Setups:
         return self._store.update(cluster.id, lambda _, private: private["preparing"].update({name: handle}))
 
     def _plan(self, cluster: Record, name: str) -> Plan:
-        return plan(cluster, name, mounting.cluster_targets(self._store, self._root, cluster), self._root, self._site)
+        found = mounting.cluster_targets(self._store, self._root, cluster, self._site.directories)
+        return plan(cluster, name, found, self._root, self._site)
 
 
 def plan(cluster: Record, name: str, targets: Mapping[Mount, Path], root: Path, site: Site) -> Plan:
