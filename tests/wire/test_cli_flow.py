@@ -101,7 +101,7 @@ def test_the_tutorial_command_by_command(line: Line) -> None:
     line("share", "download", "myshare", "cifar/saved_models/model.h5")
     assert Path("model.h5").read_bytes() == b"weights"
     assert "nc6cluster" in line("cluster", "resize", "nc6cluster", "--target", "0", "--wait")
-    assert line.json("status", "--query", "[?kind=='job'].state | [0]") == "succeeded"
+    assert line.json("status", "--query", "[?contains(name, 'gruppe.cli') && kind=='job'].state") == ["succeeded"]
 
 
 def test_a_job_that_fails_ends_the_program_with_its_code(line: Line) -> None:

@@ -233,7 +233,7 @@ def test_a_file_that_is_written_while_it_is_read(share: FileShare, here: Path, s
 
 
 def test_a_bad_network(place: Any, share: FileShare, here: Path, service: Any, tmp_path: Path) -> None:
-    proxy = Cutter(lambda: service.url, most=3_000_000)
+    proxy = Cutter(lambda: service.url, most=900_000)
     session = through(proxy, service.root, tmp_path / "via")
     bad = session.group(place.group.name).storage(share.parent.name).share(share.name)
     data = {f"{number}.bin": os.urandom(300_000) for number in range(30)}
