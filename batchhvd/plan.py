@@ -16,18 +16,20 @@ from batchhvd.jobspec import CustomMpi, CustomToolkit, Horovod, JobSpec, Mount, 
 
 ROOT = "$AZ_BATCHAI_JOB_MOUNT_ROOT"
 
-# Sizes that Batch AI offered and Azure has retired, with what took their place.
-# Source: Azure's pages on retired VM series (NC August 2023; NC v2, ND September 2023; NV August 2023; NC v3 2025).
+# Sizes that Batch AI offered and Azure has retired, with those that are nearest to them in price and speed of a GPU.
+# Source: Azure's migration guides for NC, NC v2 and ND (2023) and for NC v3 (2025). The one for NV (2023) names NV v3,
+# which is retired itself; the series after it is here.
 _SUCCESSORS = {
     r"NC6": "NC4as_T4_v3",
-    r"NC12": "NC8as_T4_v3",
-    r"NC24R?": "NC16as_T4_v3",
+    r"NC12": "NC16as_T4_v3",
+    r"NC24R?": "NC64as_T4_v3",
     r"NC6S_V[23]": "NC24ads_A100_v4",
     r"NC12S_V[23]": "NC48ads_A100_v4",
     r"NC24R?S_V[23]": "NC96ads_A100_v4",
-    r"ND6S": "NC24ads_A100_v4",
-    r"ND12S": "NC48ads_A100_v4",
-    r"ND24R?S": "ND96asr_v4",
+    r"ND6S": "NC4as_T4_v3",
+    r"ND12S": "NC16as_T4_v3",
+    r"ND24S": "NC64as_T4_v3",
+    r"ND24RS": "ND96amsr_A100_v4",
     r"NV6": "NV6ads_A10_v5",
     r"NV12": "NV12ads_A10_v5",
     r"NV24": "NV36ads_A10_v5",

@@ -113,6 +113,8 @@ def test_a_service_elsewhere_has_other_limits() -> None:
     [
         ("STANDARD_NC6", "NC4as_T4_v3"),
         ("standard_nc24rs_v3", "NC96ads_A100_v4"),
+        ("Standard_NC24r", "NC64as_T4_v3"),
+        ("Standard_ND24rs", "ND96amsr_A100_v4"),
         ("STANDARD_D2", ""),
         ("STANDARD_NC4AS_T4_V3", ""),
     ],
