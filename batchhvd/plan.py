@@ -36,12 +36,6 @@ _SUCCESSORS = {
 }
 
 
-_UNSUPPORTED = {
-    "azureBlobFileSystems": "there are no blob containers here",
-    "unmanagedFileSystems": "a mount command would change this machine",
-}
-
-
 @frozen
 class MountPlan:
     """A share as the job would find it.
@@ -248,8 +242,8 @@ def _problems(
 def _limits(spec: JobSpec) -> Iterator[str]:
     """Yields what the service of this machine does not do."""
     for volume in spec.volumes:
-        if volume.kind in _UNSUPPORTED:
-            yield f"{volume.kind} ({volume.path}): {_UNSUPPORTED[volume.kind]}; use a file share"
+        if volume.kind == "azureBlobFileSystems":
+            yield f"{volume.kind} ({volume.path}): there are no blob containers here; use a file share"
     for name, value in spec.secrets.items():
         if isinstance(value, Mapping):
             yield f"secret {name!r} refers to a key vault, and there is none here: give its value"
@@ -298,6 +292,12 @@ def _warnings(spec: JobSpec, known: tuple[str, str, int] | None, survey: Survey)
     successor = _successor(known[1]) if known else ""
     if known and successor:
         yield f"{known[1]} is retired in Azure; its successor is Standard_{successor}. Here it is a name only"
+    for volume in spec.volumes if survey.local else ():
+        if volume.kind == "unmanagedFileSystems":
+            yield (
+                f"{volume.path} is a directory of the machine: the service takes it only where its owner allows it "
+                "(batchhvd serve --allow-directory)"
+            )
     if spec.image and survey.local:
         yield f"the container image {spec.image} is not run here: the job runs on the machine itself"
     if spec.ranks > 1 and isinstance(spec.task, Horovod) and re.search(r"--(lr|learning[-_]rate)\b", spec.task.args):

@@ -90,7 +90,6 @@ def test_other_ways_to_launch() -> None:
         (evolve(SPEC, logs="$AZ_BATCHAI_JOB_MOUNT_ROOT/elsewhere"), World(), "would be lost"),
         (evolve(SPEC, inputs=[InputDirectory("X", SHARE / "none")]), World(), "input X"),
         (evolve(SPEC, volumes=[Volume("azureBlobFileSystems", "blob")]), World(), "no blob containers here"),
-        (evolve(SPEC, volumes=[Volume("unmanagedFileSystems", "nfs")]), World(), "would change this machine"),
         (evolve(SPEC, secrets={"KEY": {"secretUrl": "u"}}), World(), "secret 'KEY' refers to a key vault"),
     ],
 )
@@ -99,6 +98,12 @@ def test_what_would_go_wrong(spec: JobSpec, world: World, problem: str) -> None:
     assert not found.good
     assert any(problem in text for text in found.problems), found.problems
     assert f"problem      {found.problems[0]}" in str(found)
+
+
+def test_a_directory_of_the_machine_needs_the_owners_leave() -> None:
+    spec = evolve(SPEC, volumes=[Volume("unmanagedFileSystems", "data")])
+    assert plan(spec).good and any("--allow-directory" in text for text in plan(spec).warnings)
+    assert not any("--allow-directory" in text for text in plan(spec, World(local=False)).warnings)
 
 
 def test_a_service_elsewhere_has_other_limits() -> None:
