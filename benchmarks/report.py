@@ -19,7 +19,7 @@ Every figure here was measured by the command above it; `python benchmarks/repor
 results that the commands leave in `benchmarks/results`. The machines are shared and noisy: read ratios before absolute
 figures, and measure on your own.
 """
-ORDER = ("trainer_cifar10", "trainer_gpu", "control_plane", "scheduler", "transfer", "client")
+ORDER = ("trainer_cifar10", "trainer_gpu", "control_plane", "scheduler", "slurm_node_kill", "transfer", "client")
 
 
 def figures(value: Any, name: str = "") -> Iterator[tuple[str, str]]:

@@ -122,6 +122,37 @@ def test_a_node_that_dies_is_replaced_and_the_run_goes_on_where_it_was(stage: St
     assert (Path(folder) / "attempt-1" / "node-1.json").exists()
 
 
+# The second rank is on the node that dies; the first one fails when it is told that the connection is cut.
+MISSES = """
+touch "begun-$HOROVOD_RANK"
+[ "${SLURM_RESTART_COUNT:-0}" = 0 ] || exit 0
+[ "$HOROVOD_RANK" = 1 ] && exec sleep 600
+until [ -e cut ]; do sleep 0.05; done
+exit 1
+"""
+
+
+def test_a_rank_that_fails_for_want_of_a_dead_node_does_not_end_the_run(stage: Stage, whole: Bed) -> None:
+    folder = Path(stage.root, "täsk one")
+    task = stage.task(f'cd "{folder}"\n{MISSES}')
+    handle = stage.start(task)
+    for rank in range(2):
+        stage.until(task, f"begun-{rank}")
+    lost = host(stage, str(folder), 1)
+    whole("node-kill", lost)
+    (folder / "cut").touch()
+    deadline = time.monotonic() + 30
+    while json.loads((folder / "node-0.json").read_text())["state"] != "ended":
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    whole.slurm("scontrol", "update", f"nodename={lost}", "state=down", "reason=power")
+    stage.wait(handle, lambda status: status.state == "queued")  # not failed, though a rank had
+    again(whole, handle)
+    status = stage.wait(handle, lambda status: status.state in ENDED)
+    assert (status.state, status.exit_code, status.attempt) == ("succeeded", 0, 2)
+    assert json.loads((folder / "attempt-1/stop.json").read_text())["reason"] == "rank"
+
+
 def test_a_run_that_others_push_aside_starts_again(stage: Stage, whole: Bed) -> None:
     handle, folder = resuming(stage, 4)
     urgent = Stage(lambda: Slurm(bin=str(whole.bin), pause=0.05, partition="urgent"), stage.root / "urgent")
