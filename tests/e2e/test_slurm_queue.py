@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -337,28 +337,37 @@ def test_a_controller_that_is_away_makes_no_run_lost(small: tuple[Bed, Stage]) -
 
 
 def test_the_first_line_comes_soon_on_idle_nodes(stage: Stage) -> None:
-    task = stage.task("echo here", nodes=4)
-    begun = time.monotonic()
-    stage.start(task)
-    while not stage.text(task):
-        assert time.monotonic() - begun < 20
-        time.sleep(0.01)
-    assert time.monotonic() - begun < 2.0 * _load()
+    def first_line(number: int) -> float:
+        task = stage.task("echo here", nodes=4, name=f"try {number}")
+        begun = time.monotonic()
+        handle = stage.start(task)
+        while not stage.text(task):
+            assert time.monotonic() - begun < 30
+            time.sleep(0.01)
+        took = time.monotonic() - begun
+        stage.wait(handle, lambda status: status.state in ENDED)  # the nodes are idle again
+        return took
+
+    assert within(2.0, first_line)
 
 
 def test_hundreds_of_handles_are_told_with_one_question(stage: Stage, slurm: Bed) -> None:
-    engine, handles = stage.make(), []
+    handles = []
     for number in range(500):
         folder = stage.root / f"run {number}"
         folder.mkdir(parents=True)
         (folder / "slurm.json").write_text(json.dumps({"job": str(number + 1), "nodes": ["a"]}))
         handles.append(f"{number + 1} {folder}")
-    begun = time.monotonic()
-    found = engine.status(handles)
-    assert time.monotonic() - begun < 0.5 * _load()
-    assert len(found) == 500
+
+    def told(_: int) -> float:
+        engine, begun = stage.make(), time.monotonic()
+        assert len(engine.status(handles)) == 500
+        return time.monotonic() - begun
+
+    assert within(0.5, told)
 
 
-def _load() -> float:
-    """Returns by how much a busy machine may be slower than an idle one."""
-    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+def within(seconds: float, took: Callable[[int], float]) -> bool:
+    """Says whether one of three tries takes no longer than that: other tests may have the cores for a while."""
+    load = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    return any(took(number) < seconds * load for number in range(3))
