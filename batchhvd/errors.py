@@ -219,7 +219,7 @@ class HorovodMissing(BatchHvdError, ImportError):
     """
 
     def __init__(self, message: str, *, found: str = "", remedy: str = "") -> None:
-        super().__init__(message)
+        super().__init__(message if remedy in message else f"{message}; {remedy}")
         self.found = found
         self.remedy = remedy
 

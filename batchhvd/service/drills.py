@@ -181,7 +181,7 @@ def _rank(folder: Path, rank: int) -> int:
         for entry in record["ranks"]:
             if entry["rank"] == rank and entry["ended"] is None:
                 return int(entry["pid"])
-    raise EngineError(f"rank {rank} of {folder} is not running", engine="processes")
+    raise EngineError(f"rank {rank} of {folder} is not running; job.explain() says how it ended", engine="processes")
 
 
 def _below(folder: Path, node: int) -> Iterator[int]:

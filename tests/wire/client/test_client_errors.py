@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import pickle
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,10 @@ import pytest
 import batchhvd
 from batchhvd import (
     Conflict,
+    EngineError,
+    EngineMissing,
+    HorovodBroken,
+    HorovodMissing,
     JobFailed,
     NotAllowed,
     NotFound,
@@ -24,7 +32,9 @@ from batchhvd import (
     Unavailable,
     WaitTimeout,
 )
+from batchhvd.engines.base import load
 from batchhvd.errors import BatchHvdError
+from batchhvd.service import drills
 
 ROOT = Path(batchhvd.__file__).parents[1]
 
@@ -118,6 +128,45 @@ def wrong_file(place: Any) -> None:
     batchhvd.JobSpec.read(ROOT / "tests/data/jobs/tutorial-4-nodes.json")
 
 
+def engine_unknown(place: Any) -> None:
+    load("slurp")
+
+
+def drill_on_nothing(place: Any) -> None:
+    drills.kill_rank(Path(place.group.connection.root), 7)
+
+
+def engine_missing(place: Any) -> None:
+    load("slurm", bin="/nonexistent").nodes()
+
+
+def horovod_missing(place: Any) -> None:
+    _ranks("w.find_spec = lambda _: None")
+
+
+def horovod_broken(place: Any) -> None:
+    """Its package is there and its library is not, as after an upgrade of the framework that failed."""
+    if find_spec("horovod") is None:
+        pytest.skip("Horovod is not installed")
+    _ranks("import types; sys.modules['horovod.torch'] = types.ModuleType('horovod.torch')")
+
+
+def _ranks(before: str) -> None:
+    """Runs a rank of two in a process of its own, and raises what it raised. Keras is not asked: it takes seconds."""
+    code = f"""
+import pickle, sys
+try:
+    import batchhvd.trainer.hvd.world as w
+    w.keras_backend = lambda: "torch"
+    {before}
+    w.init()
+except Exception as error:
+    sys.stdout.buffer.write(pickle.dumps(error))
+"""
+    where = {**os.environ, "HOROVOD_RANK": "0", "HOROVOD_SIZE": "2"}
+    raise pickle.loads(subprocess.run([sys.executable, "-c", code], env=where, capture_output=True, check=True).stdout)
+
+
 # the cause, the class, what the message names, and a word of what to do next
 CASES: list[tuple[Callable[[Any], None], type[BatchHvdError], str, str]] = [
     (not_found, NotFound, "job 'nosuchjob'", "Check the name, or create"),
@@ -137,6 +186,11 @@ CASES: list[tuple[Callable[[Any], None], type[BatchHvdError], str, str]] = [
     (job_failed, JobFailed, "job 'bad", "explain()"),
     (wrong_argument, SpecError, "'nosuchfile.py'", "give a path"),
     (wrong_file, SpecError, "tutorial-4-nodes.json:", "AZURE_BATCHAI_STORAGE_ACCOUNT"),
+    (engine_unknown, EngineError, "'slurp'", "processes"),
+    (drill_on_nothing, EngineError, "rank 7", "job.explain()"),
+    (engine_missing, EngineMissing, "sbatch", "apt-get install"),
+    (horovod_missing, HorovodMissing, "2 ranks", "-m batchhvd.trainer.install"),
+    (horovod_broken, HorovodBroken, "Keras backend torch", "-m batchhvd.trainer.install"),
 ]
 
 
@@ -153,10 +207,8 @@ def test_a_real_cause(
 
 
 def test_every_class_has_a_case() -> None:
-    """The rest are raised where they belong: engines and training, in their own tests."""
-    elsewhere = {"BatchHvdError", "ServiceError", "EngineError", "EngineMissing", "HorovodMissing", "HorovodBroken"}
     known = {kind.__name__ for kind in vars(batchhvd.errors).values() if _is_error(kind)}
-    assert known == elsewhere | {case[1].__name__ for case in CASES}
+    assert known == {"BatchHvdError", "ServiceError"} | {case[1].__name__ for case in CASES}
 
 
 def _is_error(thing: object) -> bool:
