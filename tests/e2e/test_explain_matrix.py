@@ -225,10 +225,44 @@ def queued_on_a_small_cluster(place: Place) -> Job:
     return job
 
 
+def set_up(place: Place, name: str, command: str) -> Cluster:
+    """Makes a cluster of two nodes with a setup task."""
+    task = {"commandLine": command, "stdOutErrPathPrefix": "$AZ_BATCHAI_MOUNT_ROOT/ablage"}
+    setup = {"setupTask": task, "mountVolumes": {"azureFileShares": [place.share.mount("ablage").block()]}}
+    spec = ClusterSpec(vm_size="Standard_NC6", nodes=2, extra={"nodeSetup": setup})
+    return place.workspace.create_cluster(name, spec)
+
+
+def queued_on_unusable_nodes(place: Place) -> Job:
+    cluster = set_up(place, "unusable", "echo no such package; exit 3")
+    job = place.submit("", cluster=cluster)
+    until(lambda: cluster.refresh().nodes.unusable == 2)
+    return job
+
+
+def queued_while_nodes_come(place: Place) -> Job:
+    return place.submit("", cluster=set_up(place, "coming", "sleep 60"))
+
+
+def with_a_full_share(place: Place) -> Job:
+    job, folder = place.running("while True: print('more' * 99, flush=True); time.sleep(0.01)")
+    drills.fill(folder, 4096)
+    return job
+
+
+def without_its_cluster(place: Place) -> Job:
+    going = place.more_nodes("going", 1)
+    job, _ = place.running(FOREVER, cluster=going)
+    going.delete(timeout=30)
+    return job
+
+
 # -- the matrix -------------------------------------------------------------------------------------------------------
 
 WAITING = {
     "not enough idle nodes": (queued_behind, Cause.WAITING_FOR_NODES, "waiting", "has 1 idle"),
+    "unusable nodes": (queued_on_unusable_nodes, Cause.CLUSTER_UNUSABLE, "waiting", "no such package"),
+    "nodes to come": (queued_while_nodes_come, Cause.WAITING_FOR_RESIZE, "waiting", "still resizing"),
     "a smaller cluster": (queued_on_a_small_cluster, Cause.CLUSTER_TOO_SMALL, "waiting", "set to 1 at most"),
 }
 ENDED = {
@@ -242,6 +276,8 @@ ENDED = {
     "the kernel": (killed_by_the_kernel, Cause.OUT_OF_MEMORY, "out of memory", "signal SIGKILL"),
     "time": (too_long, Cause.WALL_CLOCK, "wall-clock limit", "1 s"),
     "terminated": (terminated, Cause.TERMINATED, "terminated", "on request"),
+    "its cluster": (without_its_cluster, Cause.TERMINATED, "terminated", "cluster was deleted"),
+    "a full share": (with_a_full_share, Cause.ENGINE_FAILED, "engine failed", "File too large"),
     "eviction": (evicted, Cause.NODE_LOST, "node lost", "tvm-"),
     "no Horovod": (without_horovod, Cause.HOROVOD_MISSING, "Horovod missing", "No module named 'horovod'"),
     "none for us": (the_trainer_without_horovod, Cause.HOROVOD_MISSING, "Horovod missing", "HorovodMissing: "),
@@ -266,8 +302,9 @@ def test_why_it_waits(place: Place, row: Row) -> None:
     job = fault(place)
     until(lambda: place.told(job)["cause"] != "queued")
     check(job.explain(), place.told(job), cause, short, words)
-    for one in place.experiment.jobs():
-        one.delete(timeout=30)
+    for one in [*place.experiment.jobs(), *place.workspace.clusters()]:
+        if one != place.cluster:
+            one.delete(timeout=30)
 
 
 def test_a_cluster_that_gets_fewer_nodes_than_it_asks_for(place: Place) -> None:
