@@ -69,18 +69,11 @@ def measure(bed: Bed, root: Path, epochs: int, kill_after: int) -> dict[str, Any
         "epochs": epochs,
         "without": calm,
         "with a dead node": killed,
-        "longer, but for what Slurm waited": longer(calm, killed),
         "same": compared(place.final("calm"), place.final("killed")),
         "goal": {"lost": GOAL, "same": True},
         **machine,
         "slurm": bed.slurm("sinfo", "--version").strip(),
     }
-
-
-def longer(calm: dict[str, Any], killed: dict[str, Any]) -> float:
-    """Returns by how much the whole job took longer, in seconds, without the time until Slurm started it again."""
-    waited: float = killed["Slurm noticed after"] + killed["Slurm started it again after"]
-    return float(killed["seconds"] - calm["seconds"] - waited)
 
 
 @frozen
