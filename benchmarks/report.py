@@ -60,17 +60,17 @@ def shown(value: Any) -> str:
 
 
 def section(path: Path) -> str:
-    """Returns the page's section on one result."""
-    result = json.loads(path.read_text(encoding="utf-8"))
-    command = result.pop("command", f"python benchmarks/{path.stem}.py")
-    lines = [
-        f"## {path.stem.replace('_', ' ').capitalize()}",
-        "",
-        f"`{command}`",
-        "",
-        "| figure | value |",
-        "|---|---|",
-    ]
+    """Returns the page's section on one file: one result, or a list of them from several calls."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    results = found if isinstance(found, list) else [found]
+    default = f"python benchmarks/{path.stem}.py"
+    parts = (part(result.pop("command", default), result) for result in results)
+    return "\n".join([f"## {path.stem.replace('_', ' ').capitalize()}", "", *parts])
+
+
+def part(command: str, result: dict[str, Any]) -> str:
+    """Returns what one call of a benchmark found."""
+    lines = [f"`{command}`", "", "| figure | value |", "|---|---|"]
     lines += [f"| {name} | {value} |" for name, value in figures(result)]
     return "\n".join([*lines, "", *(f"{table}\n" for table in tables(result))])
 

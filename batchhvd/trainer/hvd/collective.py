@@ -122,7 +122,7 @@ def broadcast_object(obj: Any, root_rank: int = 0, name: str | None = None) -> A
         return obj
     name = f"batchhvd.{name or 'broadcast_object'}"
     mine = place.rank == root_rank
-    data = np.frombuffer(pickle.dumps(obj), np.uint8) if mine else np.zeros(0, np.uint8)
+    data: Any = np.frombuffer(pickle.dumps(obj), np.uint8) if mine else np.zeros(0, np.uint8)
     length = _broadcast_array(place.binding, np.array([len(data)], np.int64), root_rank, f"{name}.length")
     buffer = data.copy() if mine else np.zeros(int(length[0]), np.uint8)
     received = _broadcast_array(place.binding, buffer, root_rank, f"{name}.data")
