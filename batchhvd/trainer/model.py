@@ -113,7 +113,8 @@ def whiten(network: Any, images: Any) -> None:
     """
     import numpy as np
 
-    patches = np.lib.stride_tricks.sliding_window_view(images / np.float32(255), (WHITENING, WHITENING), axis=(1, 2))
+    windows: Any = np.lib.stride_tricks.sliding_window_view  # numpy 2.2 declares one axis only
+    patches = windows(images / np.float32(255), (WHITENING, WHITENING), axis=(1, 2))
     flat = patches.transpose(0, 1, 2, 4, 5, 3).reshape(-1, WHITENING**2 * images.shape[-1])  # (n·31·31, 12)
     mean = flat.mean(axis=0)
     values, vectors = np.linalg.eigh(np.cov(flat, rowvar=False))
