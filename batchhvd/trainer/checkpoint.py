@@ -16,6 +16,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from attrs import field, frozen
@@ -202,8 +203,23 @@ def restore(model: Any, checkpoints: Checkpoints) -> Progress:
     _assign(model.weights, snapshot.weights, "weights")
     step = _restore_optimizer(model.optimizer, snapshot, world().size)
     if world().rank < len(snapshot.randomness):
-        set_random_state(model, snapshot.randomness[world().rank])
+        _resumed[model] = snapshot.randomness[world().rank]
+        set_random_state(model, _resumed[model])
     return Progress(snapshot.epoch, step, snapshot.ranks)
+
+
+# The random states of models that were restored and have not been trained since.
+_resumed: WeakKeyDictionary[Any, Mapping[str, Any]] = WeakKeyDictionary()
+
+
+def begin_training(model: Any) -> None:
+    """Puts a restored model's random state back once more, now that its first step begins.
+
+    On PyTorch Keras's ``fit`` draws random numbers before it: it tries the model on symbols, and opens its data.
+    """
+    state = _resumed.pop(model, None)
+    if state is not None:
+        set_random_state(model, state)
 
 
 def _restore_optimizer(optimizer: Any, snapshot: Snapshot, ranks: int) -> int:

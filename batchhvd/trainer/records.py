@@ -13,7 +13,7 @@ import keras
 import numpy as np
 
 from batchhvd.trainer.callbacks import samples_seen
-from batchhvd.trainer.checkpoint import Checkpoints, take
+from batchhvd.trainer.checkpoint import Checkpoints, begin_training, take
 from batchhvd.trainer.hvd.binding import Op
 from batchhvd.trainer.hvd.collective import allreduce, barrier
 from batchhvd.trainer.hvd.world import world
@@ -124,6 +124,10 @@ class SaveCheckpoints(keras.callbacks.Callback):  # type: ignore[misc]  # Keras 
         super().__init__()
         self.checkpoints = checkpoints
         self.every = every
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Goes on with the random numbers of the checkpoint that the model was restored from, if it was."""
+        begin_training(self.model)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Takes a snapshot on all ranks; rank 0 writes it while the others wait."""

@@ -33,7 +33,7 @@ writers = train.writers
 train.writers = lambda settings: [*writers(settings), Wait()]
 sys.exit(train.main(sys.argv[1:]))
 """
-OPTIONS = "--epochs 3 --batch-size 16 --recipe fast --step plain --checkpoints 2 --resume"
+OPTIONS = "--epochs 3 --batch-size 16 --recipe tutorial --step plain --checkpoints 2 --resume"
 
 
 def start(world: Live) -> Path:
