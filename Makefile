@@ -16,8 +16,8 @@ DATASET ?= digits
 DATA ?=
 EPOCHS ?=
 ARGS ?=
-# Much of a test's time is waiting: two workers on two cores.
-WORKERS ?= 2
+# Much of a test's time is waiting: three workers on two cores.
+WORKERS ?= 3
 
 PY := $(VENV)/bin/python
 SAY = @printf '\033[1m== %s\033[0m\n'

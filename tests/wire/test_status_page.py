@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -123,7 +124,7 @@ def test_the_summary_needs_the_token_and_an_own_name(lived_in: Any) -> None:
 
 
 def test_what_the_summary_tells(lived_in: Any) -> None:
-    found = lived_in.summary()
+    found = _when_looked_at(lived_in, "sooner")
     assert found["service"]["engine"] == "processes" and found["service"]["version"] and found["service"]["time"]
     (cluster,) = found["clusters"]
     assert (cluster["name"], cluster["group"], cluster["workspace"], cluster["scale"]) == ("c", "g.1", "w", "2")
@@ -141,6 +142,17 @@ def test_what_the_summary_tells(lived_in: Any) -> None:
     failed = jobs["failing"]
     assert (failed["exit"], failed["verdict"]["cause"]) == (3, "rank failed") and "Next" not in failed["verdict"]
     assert failed["verdict"]["tail"] == "<img src=x onerror=alert(1)>" and "stderr.txt" in failed["verdict"]["next"]
+
+
+def _when_looked_at(world: Any, waiting: str) -> Any:
+    """Returns the summary once the scheduler has said of a job why it waits."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        found = world.summary()
+        if any((job["name"], job["verdict"]["cause"]) == (waiting, "waiting") for job in found["jobs"]):
+            return found
+        time.sleep(0.05)
+    raise AssertionError(found)
 
 
 def test_the_summary_hides_what_must_stay_hidden(lived_in: Any) -> None:
