@@ -364,7 +364,7 @@ class Child:
 
     def close(self) -> None:
         """Takes down the last lines, once all output was read."""
-        if self.record["exit"] > 128:  # by a signal
+        if 128 < self.record["exit"] <= 128 + signal.NSIG:  # by a signal, its own or its shell's child's
             for stream in self.both:
                 stream.end_line()
         self.record["tail"] = last_lines(self.last)

@@ -133,9 +133,8 @@ class Files:
             if isinstance(answer.body, bytes) and answer.status != 304:
                 headers.setdefault("content-length", str(len(answer.body)))
             pairs = [(name.encode(), _encode(value)) for name, value in headers.items()]
-            pairs.append(
-                (b"x-ms-request-id", str(uuid.uuid4()).encode())
-            )  # the last one: where it has arrived, all have
+            # The last one: where it has arrived, all have.
+            pairs.append((b"x-ms-request-id", str(uuid.uuid4()).encode()))
             await send({"type": "http.response.start", "status": answer.status, "headers": pairs})
             if stretch is None:
                 await send({"type": "http.response.body", "body": b"" if head else answer.body})
