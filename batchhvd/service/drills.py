@@ -147,11 +147,8 @@ def _set_limit(root: Path, account: str, share: str, size: int | None) -> None:
     place = root / "shares" / account / share
     if not place.is_dir():
         raise NotFound(f"account {account} has no share {share}", code="ShareNotFound", target=str(place))
-    notes, name, inode = (
-        Sidecar(root / "shares" / ".files" / "sidecar.sqlite"),
-        f"{account}/{share}",
-        place.stat().st_ino,
-    )
+    notes = Sidecar(root / "shares" / ".files" / "sidecar.sqlite")
+    name, inode = f"{account}/{share}", place.stat().st_ino
     try:
         notes.put(name, "", inode, {**notes.get(name, "", inode), "limit": size})
     finally:
