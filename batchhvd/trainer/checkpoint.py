@@ -83,6 +83,7 @@ class Checkpoints:
     def write(self, snapshot: Snapshot) -> Path:
         """Writes one, and removes those that are too old. Only one process may do this at a time."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        self._remove_old()  # what a writer that was killed has left: there is never more than one too many
         path = self.folder / f"checkpoint-{snapshot.epoch:05d}.npz"
         partial = path.with_suffix(".part")
         with partial.open("wb") as stream:
@@ -91,9 +92,12 @@ class Checkpoints:
             os.fsync(stream.fileno())
         partial.replace(path)
         _sync(self.folder)
+        self._remove_old()
+        return path
+
+    def _remove_old(self) -> None:
         for old in self.paths()[: -self.keep]:
             old.unlink()
-        return path
 
     def latest(self) -> Snapshot | None:
         """Reads the newest one, None where there is none.

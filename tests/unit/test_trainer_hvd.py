@@ -136,6 +136,22 @@ def test_bfloat16_comes_back_as_bfloat16(tmp_path: Path) -> None:
     assert back.weights[0].astype(float).tolist() == [1.5, 2.0]
 
 
+def test_writers_that_are_killed_again_and_again_leave_one_checkpoint_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each dies right after its renaming. Seen to leave eight when the old ones were removed at the end only."""
+
+    def die(folder: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("batchhvd.trainer.checkpoint._sync", die)
+    kept = Checkpoints(tmp_path / "kontroll punkte ä", keep=3)
+    for epoch in range(1, 9):
+        with pytest.raises(KeyboardInterrupt):
+            kept.write(snapshot(epoch))
+    assert [path.name for path in kept.paths()] == [f"checkpoint-{epoch:05}.npz" for epoch in (5, 6, 7, 8)]
+
+
 def test_the_newest_are_kept_and_other_files_are_left_alone(tmp_path: Path) -> None:
     kept = Checkpoints(tmp_path, keep=2)
     (tmp_path / "checkpoint-notes.npz").write_text("mine")
