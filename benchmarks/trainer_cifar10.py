@@ -29,7 +29,7 @@ def main() -> None:
     """Trains, measures, prints and writes."""
     options = parsed()
     trainings = [trained(options, seed) for seed in range(options.runs)]
-    document: Row = {"command": " ".join(sys.argv), "machine": bench.machine(), "trainings": trainings}
+    document: Row = {"command": " ".join(["python", *sys.argv]), "machine": bench.machine(), "trainings": trainings}
     if trainings:
         document["medians"] = medians(trainings, options.target)
         print("medians:", json.dumps(document["medians"]))
@@ -49,7 +49,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--recipe", default="tutorial", choices=["tutorial", "fast"])
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--epochs", type=int, help="default: those of the recipe")
     parser.add_argument("--batch-size", type=int)
     parser.add_argument("--precision", default="auto", choices=["auto", "float32", "bfloat16"])
     parser.add_argument("--target", type=float, default=0.75, help="accuracy whose time is reported")
@@ -87,7 +87,8 @@ def trained(options: argparse.Namespace, seed: int) -> Row:
 def arguments(options: argparse.Namespace) -> list[str]:
     """Returns the trainer's arguments."""
     chosen = ["--dataset", options.dataset, "--data-dir", options.data_dir, "--recipe", options.recipe]
-    chosen += ["--epochs", str(options.epochs), "--precision", options.precision, "--checkpoints", "0"]
+    chosen += ["--precision", options.precision, "--checkpoints", "0"]
+    chosen += ["--epochs", str(options.epochs)] if options.epochs else []
     return chosen + (["--batch-size", str(options.batch_size)] if options.batch_size else [])
 
 

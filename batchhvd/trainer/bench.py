@@ -135,6 +135,7 @@ def _work(options: argparse.Namespace) -> None:
     cost = measure(settings, options.steps)
     if hvd.rank() == 0:
         where = {"backend": keras.config.backend(), "precision": keras.mixed_precision.dtype_policy().name}
+        where |= {"gpu": backend.gpu_name()} if backend.gpu() else {}
         options.answer.write_text(json.dumps({"cost": asdict(cost), **where}))
 
 
@@ -154,7 +155,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     costs = [Cost(**answer["cost"]) for answer in answers]
     print("\n".join(table(costs)))
-    found = {name: answers[0][name] for name in ("backend", "precision")}
+    found = {name: value for name, value in answers[0].items() if name != "cost"}
     document = {"command": " ".join(sys.argv[1:]), **found, "machine": machine(), "costs": [*map(asdict, costs)]}
     options.dir.mkdir(parents=True, exist_ok=True)
     path = options.dir / "bench.json"

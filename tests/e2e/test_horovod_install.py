@@ -49,8 +49,7 @@ def test_the_wheel_is_kept_and_small() -> None:
     needs_horovod()
     kept = [path for path in cache().glob("*/*.whl") if installed() in path.name]
     assert len(kept) == 1
-    if "nccl" not in kept[0].parent.name:
-        assert kept[0].stat().st_size < 10e6  # unstripped it is ten times as large
+    assert kept[0].stat().st_size < 10e6  # unstripped, or with an NCCL of its own, it is ten times as large
 
 
 def test_a_missing_compiler_is_named_with_the_command(tmp_path: Path) -> None:

@@ -1,8 +1,12 @@
 """What is decided before Keras is imported, and how a training tells of itself."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
-from batchhvd.trainer import backend, bench
+from batchhvd.trainer import backend, bench, horovod_plan
 from batchhvd.trainer.__main__ import COMMANDS
 
 RANKED = {"HOROVOD_LOCAL_RANK": "1", "HOROVOD_LOCAL_SIZE": "4"}
@@ -38,6 +42,31 @@ def test_each_rank_of_a_node_gets_a_gpu_of_its_own(variables, device):
     assert prepared({"KERAS_BACKEND": "torch", **variables}).get("CUDA_VISIBLE_DEVICES") == device
 
 
+def test_a_gpu_is_not_waited_for(tmp_path, monkeypatch):
+    """On two H200 the waiting cost 0.5 ms of 8: benchmarks/results/trainer_gpus_h200.json."""
+    names = ("HOROVOD_CYCLE_TIME", "HOROVOD_ENABLE_ASYNC_COMPLETION")
+    monkeypatch.setattr(backend, "GPU_DRIVER", tmp_path / "nvidiactl")
+    assert not prepared({"KERAS_BACKEND": "torch"}).keys() & set(names)
+    backend.GPU_DRIVER.touch()
+    assert [prepared({"KERAS_BACKEND": "torch"})[name] for name in names] == ["0.1", "1"]
+    assert prepared({"KERAS_BACKEND": "torch", names[1]: "0"})[names[1]] == "0"
+
+
+def test_horovod_for_gpus_takes_the_nccl_of_pytorch(tmp_path, monkeypatch):
+    """A static NCCL, which Horovod prefers where it finds one, made the wheel 189 MB instead of 1.5."""
+    (tmp_path / "lib").mkdir()
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text("#!/bin/sh\necho 9.0; echo 9.0; echo 8.0\n")
+    smi.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    plan = horovod_plan.Plan({"torch": "2.11.0"}, "cpython", "g++ 13", nccl=f"{tmp_path} nvidia-nccl-cu13")
+    found = horovod_plan.build_variables(plan, 4)
+    assert found["HOROVOD_NCCL_LINK"] == "SHARED"
+    assert (found["HOROVOD_NCCL_HOME"], found["HOROVOD_BUILD_CUDA_CC_LIST"]) == (str(tmp_path), "80,90")
+    assert (tmp_path / "lib" / "libnccl.so").readlink().name == "libnccl.so.2"
+    assert found["HOROVOD_SHARED_COMMON"] == "0"
+
+
 def test_bfloat16_is_taken_where_the_processor_multiplies_it(tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
     cpuinfo = tmp_path / "cpu info"
@@ -65,3 +94,9 @@ def test_the_table_shows_efficiency_against_the_first_row():
 
 def test_the_commands_are_all_there():
     assert COMMANDS == ("train", "bench", "parity", "check")
+
+
+def test_the_pages_show_the_results_that_the_benchmarks_left():
+    report = Path(__file__).parents[2] / "benchmarks" / "report.py"
+    done = subprocess.run([sys.executable, report, "--check"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

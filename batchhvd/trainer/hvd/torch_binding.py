@@ -42,18 +42,29 @@ class Collectives:
 
     def gather(self, tensor: Any, name: str) -> Any:
         """Joins tensors of all ranks along the first dimension."""
-        return _on_cpu(tensor, lambda value: self.module.allgather(value, name=name), self.module)
+        return _carried(tensor, lambda value: self.module.allgather(value, name=name), self.module)
 
     def broadcast(self, tensor: Any, root: int, name: str) -> Any:
         """Returns the tensor of one rank on all ranks."""
-        return _on_cpu(tensor, lambda value: self.module.broadcast(value, root, name=name), self.module)
+        return _carried(tensor, lambda value: self.module.broadcast(value, root, name=name), self.module)
 
 
-def _on_cpu(tensor: Any, call: Any, module: Any) -> Any:
+def _carried(tensor: Any, call: Any, module: Any) -> Any:
     """Runs a collective where Horovod can: on the GPU with NCCL, else on the CPU."""
     if tensor.device.type == "cpu" or module.nccl_built():
-        return call(tensor)
+        return _arrived(call(tensor))
     return call(tensor.cpu()).to(tensor.device)
+
+
+def _arrived(tensor: Any) -> Any:
+    """Makes what follows on this thread's stream wait until Horovod's result is there.
+
+    With ``HOROVOD_ENABLE_ASYNC_COMPLETION`` Horovod returns before NCCL has finished, and lets a stream wait for it:
+    the default one, since that is the current one of its own thread (horovod/torch/mpi_ops_v2.cc, GetGPUStream).
+    """
+    if tensor.is_cuda:
+        torch.cuda.current_stream().wait_stream(torch.cuda.default_stream())
+    return tensor
 
 
 def _allreduce(tensors: list[torch.Tensor], name: str, op: str, half: bool) -> list[torch.Tensor]:
@@ -80,7 +91,9 @@ def _reduce_group(module: Any, tensors: list[Any], name: str, op: str, half: boo
     if device.type != "cpu" and not module.nccl_built():
         tensors = [tensor.cpu() for tensor in tensors]
     handle = module.grouped_allreduce_async(tensors, name=name, op=getattr(module, op))
-    return [tensor.to(device, dtype) for tensor in module.synchronize(handle)]
+    found = module.synchronize(handle)
+    _arrived(found[0])
+    return [tensor.to(device, dtype) for tensor in found]
 
 
 def _shapes(tensors: list[torch.Tensor], name: str, op: str, half: bool) -> list[torch.Tensor]:
