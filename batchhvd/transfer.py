@@ -58,7 +58,8 @@ class Transfer:
         """Says it in a line."""
         rate = f", {self.bytes / self.seconds / 1e6:.1f} MB/s" if self.bytes and self.seconds else ""
         same = f", {self.unchanged} unchanged" if self.unchanged else ""
-        return f"{self.files} files{same}, {self.bytes} bytes in {self.seconds:.1f} s{rate}"
+        noun = "file" if self.files == 1 else "files"
+        return f"{self.files} {noun}{same}, {self.bytes} bytes in {self.seconds:.1f} s{rate}"
 
 
 @define

@@ -23,10 +23,11 @@ def answer(here: Here) -> Answer:
     """
     jobs, left_out = _jobs(here)
     using = {node: job.document["name"] for job in jobs for node in _holding(job)}
+    service = _service(here)
     body = {
-        "service": {**_service(here), "time": here.time()},
+        "service": {**service, "time": here.time()},
         "clusters": [_cluster(record, using) for record in here.store.list("clusters")],
-        "jobs": [_job(job, place) for job, place in _queued(jobs)],
+        "jobs": [_job(job, place, service["started"]) for job, place in _queued(jobs)],
         "jobsLeftOut": left_out,
     }
     return Answer(200, body, {"Cache-Control": "no-store"})
@@ -100,7 +101,7 @@ def _nodes(record: Record, using: Mapping[str, str]) -> Iterable[Document]:
         yield {"name": name, "state": state, "job": using.get(name, ""), "why": reasons.get(name, "")}
 
 
-def _job(record: Record, place: int | None) -> Document:
+def _job(record: Record, place: int | None, restarted: str) -> Document:
     properties = record.document["properties"]
     info = properties.get("executionInfo") or {}
     return {
@@ -116,7 +117,7 @@ def _job(record: Record, place: int | None) -> Document:
         "started": info.get("startTime"),
         "ended": info.get("endTime"),
         "exit": info.get("exitCode"),
-        "verdict": verdict.of_job(properties),
+        "verdict": verdict.of_job(properties, restarted),
     }
 
 

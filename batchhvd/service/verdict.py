@@ -33,6 +33,8 @@ _NEXT = {
     "HorovodBroken": _INSTALL,
     "EngineFailed": "Read its execution-*.log files and the service's log, then submit it again.",
 }
+_GONE = ("NodeLost", "EngineFailed")
+_RESTARTED = "The service was started again at {} and found the job's ranks gone: {}"
 _WORDS = {"Rank": "rank", "Node": "node", "ExitCode": "exit code", "Signal": "signal", "Attempt": "attempt"}
 _PLAIN = {
     "terminating": "Somebody asked it to end, and its ranks are ending.",
@@ -41,26 +43,34 @@ _PLAIN = {
 }
 
 
-def of_job(properties: Mapping[str, Any]) -> dict[str, Any]:
+def of_job(properties: Mapping[str, Any], restarted: str = "") -> dict[str, Any]:
     """Returns cause, why, evidence (lines), tail (the last lines of the rank that failed) and next of a job.
 
     Args:
         properties: the job's, as its document has them.
+        restarted: when the service was last started, in the form that the document's times have; "" where unknown.
     """
     state, info = properties["executionState"], properties.get("executionInfo") or {}
     errors = info.get("errors") or []
     if not errors:
         return _plain(state, properties.get("nodeCount", 1), info.get("exitCode"))
     first, earlier = errors[0], errors[1:]
+    found_gone = state == "failed" and first["code"] in _GONE and _between(info, restarted)
     details = _details(first)
     facts = ", ".join(f"{word} {details[name]}" for name, word in _WORDS.items() if name in details)
+    cause = "service restarted" if found_gone else _CAUSES.get(first["code"], first["code"])
     return {
-        "cause": state if state == "running" else _CAUSES.get(first["code"], first["code"]),
-        "why": first["message"],
+        "cause": state if state == "running" else cause,
+        "why": _RESTARTED.format(restarted[11:19], first["message"]) if found_gone else first["message"],
         "evidence": [*([facts] if facts else []), *(f"before that: {error['message']}" for error in earlier)],
         "tail": _story(details.get("Tail", "")),
         "next": _NEXT.get(first["code"], "") if state == "failed" else "",
     }
+
+
+def _between(info: Mapping[str, Any], moment: str) -> bool:
+    """Tells whether a moment lies within a job's run; the service writes all its times in one form."""
+    return bool(moment) and info.get("startTime", moment) < moment <= info.get("endTime", moment)
 
 
 def _plain(state: str, nodes: int, exit_code: int | None) -> dict[str, Any]:

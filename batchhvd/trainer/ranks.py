@@ -170,8 +170,8 @@ def run(
 ) -> list[Outcome]:
     """Runs a command once for each rank and returns how the ranks ended, in their order.
 
-    When a rank fails, or the time is over, the others are ended: SIGTERM to their process groups, SIGKILL three
-    seconds later.
+    When a rank fails, the time is over, or this process is terminated, the others are ended: SIGTERM to their process
+    groups, SIGKILL three seconds later.
 
     Args:
         command: the same for all ranks.
@@ -185,7 +185,7 @@ def run(
     Raises:
         EngineError: the time is over; ``output`` has the ends of all ranks' outputs.
     """
-    with TemporaryDirectory(prefix="batchhvd-ranks-") as folder, rendezvous() as server:
+    with TemporaryDirectory(prefix="batchhvd-ranks-") as folder, rendezvous() as server, _terminable():
         logs = [Path(folder) / f"{rank}.log" for rank in range(size)]
         ranks = [
             _start(command, log, _variables(rank, size, server.port, nodes, variables or {}))
@@ -202,6 +202,19 @@ def run(
         Outcome(rank, _code(process.returncode), text)
         for rank, (process, text) in enumerate(zip(ranks, outputs, strict=True))
     ]
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Lets SIGTERM end this process the way Ctrl-C does, so that its ranks, in sessions of their own, end with it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python takes signals in the main thread only
+        return
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _variables(rank: int, size: int, port: int, nodes: int, more: Mapping[str, str]) -> dict[str, str]:

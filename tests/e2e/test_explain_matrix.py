@@ -282,7 +282,7 @@ ENDED = {
     "no Horovod": (without_horovod, Cause.HOROVOD_MISSING, "Horovod missing", "No module named 'horovod'"),
     "none for us": (the_trainer_without_horovod, Cause.HOROVOD_MISSING, "Horovod missing", "HorovodMissing: "),
     "Horovod": (with_another_horovod, Cause.HOROVOD_BROKEN, "Horovod broken", "undefined symbol: _ZN10tensorflow"),
-    "restart": (lost_with_the_service, Cause.SERVICE_RESTARTED, "node lost", "found the job's ranks gone"),
+    "restart": (lost_with_the_service, Cause.SERVICE_RESTARTED, "service restarted", "found the job's ranks gone"),
 }
 Row = tuple[Callable[[Place], Job], Cause, str, str]
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -125,6 +126,24 @@ def test_one_failing_rank_ends_the_others() -> None:
     outcomes = ranks.run([sys.executable, "-c", code], 3, timeout=60)
     assert [outcome.exit_code for outcome in outcomes] == [143, 3, 143]
     assert time.monotonic() - started < 30
+
+
+def test_ranks_end_with_the_one_who_started_them(tmp_path: Path) -> None:
+    """With the handler of SIGTERM taken out, both ranks slept on."""
+    rank = f"import os, time; open({str(tmp_path)!r} + f'/{{os.getpid()}}', 'w').close(); time.sleep(60)"
+    code = f"import sys; from batchhvd.trainer import ranks; ranks.run([sys.executable, '-c', {rank!r}], 2)"
+    with subprocess.Popen([sys.executable, "-c", code]) as starter:
+        until(lambda: len(list(tmp_path.iterdir())) == 2)
+        starter.terminate()
+        assert starter.wait(20) == 128 + signal.SIGTERM
+    assert not [path.name for path in tmp_path.iterdir() if Path("/proc", path.name).exists()]
+
+
+def until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_ranks_that_take_too_long_are_ended_with_their_last_words() -> None:

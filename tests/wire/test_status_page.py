@@ -276,3 +276,23 @@ def _luminance(colour: str) -> float:
     parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return sum(share * part for share, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("restarted", "cause"),
+    [
+        ("2026-11-28T06:00:01.000Z", "service restarted"),
+        ("2026-11-28T05:59:59.000Z", "node lost"),
+        ("2026-11-28T06:00:03.000Z", "node lost"),
+        ("", "node lost"),
+    ],
+)
+def test_ranks_that_are_gone_after_a_restart_are_told_from_a_lost_node(restarted: str, cause: str) -> None:
+    info = {
+        "startTime": "2026-11-28T06:00:00.000Z",
+        "endTime": "2026-11-28T06:00:02.000Z",
+        "errors": [{"code": "NodeLost", "message": "Node 1 is gone.", "details": []}],
+    }
+    found = verdict.of_job({"executionState": "failed", "executionInfo": info}, restarted)
+    assert found["cause"] == cause
+    assert ("again at 06:00:01" in found["why"]) == (cause == "service restarted")

@@ -131,7 +131,7 @@ def test_sizes(share: FileShare, here: Path, size: int) -> None:
     share.download("x.bin", "y.bin", progress=lambda now, total: seen.append((now, total)))
     assert (here / "y.bin").read_bytes() == data
     assert seen[-1] == (size, size)
-    assert str(done).startswith(f"1 files, {size} bytes in ")
+    assert str(done).startswith(f"1 file, {size} bytes in ")
 
 
 def interrupted(copy: Callable[[], Any]) -> None:
