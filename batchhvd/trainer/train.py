@@ -48,7 +48,7 @@ class Settings:
         recipe: ``"tutorial"`` or ``"fast"``.
         schedule: ``"onecycle"``, or ``"tutorial"`` for the printed script's arithmetic.
         rate: the learning rate of one rank.
-        scaling: how it grows with the ranks: ``"linear"``, ``"sqrt"`` or ``"none"``.
+        scaling: how it grows with the ranks: ``"linear"``, ``"sqrt"`` or ``"none"``; None is the recipe's choice.
         precision: ``"auto"``, ``"float32"`` or ``"bfloat16"``.
         step: ``"plain"`` or ``"compiled"``, see :func:`batchhvd.trainer.fitting.fit`; ``"auto"`` compiles on PyTorch
             with a GPU.
@@ -65,7 +65,7 @@ class Settings:
     recipe: str = "tutorial"
     schedule: str = "onecycle"
     rate: float | None = None
-    scaling: str = "linear"
+    scaling: str | None = None
     precision: str = "auto"
     step: str = "auto"
     seed: int = 0
@@ -84,9 +84,7 @@ def parse(argv: Sequence[str]) -> Settings:
     parser.add_argument("--recipe", default="tutorial", choices=list(recipes.RECIPES))
     parser.add_argument("--schedule", default="onecycle", choices=["onecycle", "tutorial"])
     parser.add_argument("--rate", type=float, help="learning rate of one rank")
-    parser.add_argument(
-        "--scaling", default="linear", choices=["linear", "sqrt", "none"], help="of the rate with ranks"
-    )
+    parser.add_argument("--scaling", choices=["linear", "sqrt", "none"], help="of the rate with ranks")
     parser.add_argument("--precision", default="auto", choices=["auto", "float32", "bfloat16"])
     parser.add_argument("--step", default="auto", choices=["auto", "plain", "compiled"])
     parser.add_argument("--seed", type=int, default=0)
@@ -223,7 +221,7 @@ def planned(settings: Settings, data: datasets.Data, ranks: int) -> Plan:
         epochs=epochs,
         batch=batch,
         steps=epochs * Shard(len(data.x_train), batch, ranks=ranks, whole=faithful).steps,
-        rate=scaling(settings.scaling).rate(rate, ranks),
+        rate=scaling(settings.scaling or ("linear" if faithful else recipe.scaling)).rate(rate, ranks),
         smoothing=0.0 if faithful else recipe.smoothing,
         faithful=faithful,
     )

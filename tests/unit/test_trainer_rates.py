@@ -41,6 +41,15 @@ def test_the_scaling_is_a_choice(name, factor):
     assert (one.rate, four.rate) == (0.5, pytest.approx(0.5 * factor))
 
 
+def test_the_fast_recipes_rate_grows_with_the_root_of_the_whole_batch():
+    """As it was measured; ranks and batch are the same to it."""
+    ranked = train.planned(train.Settings(dir="", recipe="fast", batch_size=512), CIFAR, 2)
+    alone = train.planned(train.Settings(dir="", recipe="fast", batch_size=1024), CIFAR, 1)
+    assert ranked.rate == pytest.approx(alone.rate) == pytest.approx(1.98, abs=0.01)
+    faithful = train.Settings(dir="", recipe="fast", schedule="tutorial")
+    assert train.planned(faithful, CIFAR, 4).rate == pytest.approx(4e-4)
+
+
 def test_up_to_four_ranks_share_one_batch():
     assert [recipe.TUTORIAL.batch_for(ranks, gpu=False) for ranks in (1, 2, 3, 4, 8)] == [128, 64, 42, 32, 32]
 
