@@ -121,7 +121,7 @@ def speed(options: argparse.Namespace) -> list[Row]:
         if bench.main([*chosen, "--steps", "40"]):
             raise SystemExit(1)
         costs: list[Row] = json.loads(Path(folder, "bench.json").read_text())["costs"]
-    return costs
+    return [{**cost, "of_first": round(cost["images_per_second"] / costs[0]["images_per_second"], 3)} for cost in costs]
 
 
 if __name__ == "__main__":
