@@ -218,9 +218,10 @@ def _terminable() -> Iterator[None]:
 
 
 def _variables(rank: int, size: int, port: int, nodes: int, more: Mapping[str, str]) -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
-    place = environment(rank, size, port, nodes=nodes) if size > 1 else {}
-    return {name: value for name, value in {**inherited, **place, **more}.items() if value != ""}
+    place = environment(rank, size, port, nodes=nodes)
+    # What the user tunes (HOROVOD_CYCLE_TIME, HOROVOD_TIMELINE) is kept; another job's place is not.
+    inherited = {name: value for name, value in os.environ.items() if name not in place}
+    return {name: value for name, value in {**inherited, **(place if size > 1 else {}), **more}.items() if value != ""}
 
 
 def _start(command: Sequence[str], log: Path, variables: Mapping[str, str]) -> subprocess.Popen[bytes]:

@@ -128,6 +128,16 @@ def test_one_failing_rank_ends_the_others() -> None:
     assert time.monotonic() - started < 30
 
 
+@pytest.mark.parametrize(("size", "expected"), [(1, "None 5"), (2, "1 5")])
+def test_ranks_keep_what_the_user_tunes_and_get_a_place_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, size: int, expected: str
+) -> None:
+    monkeypatch.setenv("HOROVOD_CYCLE_TIME", "5")
+    monkeypatch.setenv("HOROVOD_RANK", "7")
+    code = "import os; print(os.environ.get('HOROVOD_RANK'), os.environ['HOROVOD_CYCLE_TIME'])"
+    assert ranks.run([sys.executable, "-c", code], size)[-1].output.strip() == expected
+
+
 def test_ranks_end_with_the_one_who_started_them(tmp_path: Path) -> None:
     """With the handler of SIGTERM taken out, both ranks slept on."""
     rank = f"import os, time; open({str(tmp_path)!r} + f'/{{os.getpid()}}', 'w').close(); time.sleep(60)"
