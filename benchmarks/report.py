@@ -5,7 +5,9 @@ Each result is a JSON document of the benchmark of the same name; what stands in
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +25,7 @@ figures, and measure on your own.
 """
 ORDER = (
     "trainer_cifar10",
+    "printed_tutorial",
     "trainer_gpus_h200",
     "trainer_gpu_h100",
     "control_plane",
@@ -32,95 +35,6 @@ ORDER = (
     "client",
 )
 
-#: What to look at first: what was measured, the result's name, where in it the figure stands, and the goal.
-GLANCE: tuple[tuple[str, str, str, str], ...] = (
-    (
-        "tutorial's network, CIFAR-10 (JPEG copy), 2 ranks on 2 cores: test accuracy after 12 passes, median of 3",
-        "trainer_cifar10",
-        "0 > medians > final_accuracy",
-        "≥ 0.78",
-    ),
-    ("the same: seconds of training to 75 %", "trainer_cifar10", "0 > medians > training_seconds_to_target", "≤ 900"),
-    ("the same: images a second, augmentation included", "trainer_cifar10", "0 > medians > images_per_second", "≥ 520"),
-    ("the same in float32", "trainer_cifar10", "1 > medians > images_per_second", "≥ 520"),
-    (
-        "the same network, 2 cores, 64 images a rank: 4 ranks' rate as a part of one's",
-        "trainer_cifar10",
-        "3 > speed > 2 > of_first",
-        "≥ 0.85",
-    ),
-    (
-        "`fast`, 2 ranks on 2 cores, JPEG copy: test accuracy after 17 passes, 0.60 PFLOP",
-        "trainer_cifar10",
-        "2 > medians > final_accuracy",
-        "≥ 0.94",
-    ),
-    (
-        "times the printed tutorial's rate on its own stack of 2018, in turn on one machine",
-        "printed_tutorial",
-        "medians > auto / printed",
-        "",
-    ),
-    ("the same, ours in float32", "printed_tutorial", "medians > float32 / printed", ""),
-    (
-        "one H100, tutorial's network, batch 4096: images a second through `fit`, augmentation included",
-        "trainer_gpu_h100",
-        "throughput > 0 > images_per_second",
-        "≥ 400,000",
-    ),
-    ("one H100: seconds of training to more than 75 %", "trainer_gpu_h100", "tutorial > 0 > seconds", "≤ 5"),
-    ("two H200, batch 4096 a card: images a second", "trainer_gpus_h200", "speed > 1 > images_per_second", ""),
-    ("two H200, batch 4096 a card: part of twice one card", "trainer_gpus_h200", "speed > 1 > efficiency", "≥ 0.9"),
-    ("two H200, batch 1024 a card: part of twice one card", "trainer_gpus_h200", "speed > 3 > efficiency", "≥ 0.9"),
-    (
-        "two H200 over NCCL equal one: error of the first step's gradients",
-        "trainer_gpus_h200",
-        "parity > 1 > gradient_error",
-        "≤ 0.00001",
-    ),
-    ("`fast` on one H200, JPEG copy: test accuracy", "trainer_gpus_h200", "fast > 0 > accuracy", "≥ 0.94"),
-    ("`fast` on one H200: seconds of training", "trainer_gpus_h200", "fast > 0 > seconds", "≤ 10"),
-    (
-        "what a network of four times the width reaches on the same copy with 11.5 PFLOP",
-        "trainer_gpus_h200",
-        "ceiling > 0 > accuracy",
-        "",
-    ),
-    ("GET of a job, 8 clients: median ms", "control_plane", "median_ms", "≤ 3"),
-    ("GET of a job, 8 clients: 99th percentile ms", "control_plane", "p99_ms", "≤ 10"),
-    ("1 GiB uploaded, part of the rate to a server that discards it", "transfer", "large > up share", "≥ 0.6"),
-    ("1 GiB downloaded, likewise", "transfer", "large > down share", "≥ 0.6"),
-    ("small files a second, 8 processes", "transfer", "small > files per second > processes > median", "≥ 300"),
-    ("from submitting to the job's first line: seconds", "client", "first_line_s > median", "≤ 1"),
-    ("a line of a job arrives after: seconds", "client", "log_lag_s > median", "≤ 0.3"),
-    ("import batchhvd: seconds", "client", "import_s > median", "≤ 0.15"),
-    (
-        "a Slurm node dies in a training: seconds lost",
-        "slurm_node_kill",
-        "with a dead node > lost, from that start to the end of the epoch that was cut off",
-        "≤ 60",
-    ),
-)
-README_ROWS = (
-    "0 > medians > final_accuracy",
-    "0 > medians > images_per_second",
-    "medians > auto / printed",
-    "throughput > 0 > images_per_second",
-    "speed > 1 > efficiency",
-    "parity > 1 > gradient_error",
-    "median_ms",
-    "large > up share",
-    "first_line_s > median",
-    "log_lag_s > median",
-)
-
-
-def found(result: Any, place: str) -> Any:
-    """Returns the figure at a place such as ``speed > 0 > efficiency``."""
-    for step in place.split(" > "):
-        result = result[int(step) if isinstance(result, list) else step]
-    return result
-
 
 def results(name: str) -> list[Any]:
     """Returns what the calls of one benchmark have left, none where it was not run."""
@@ -129,38 +43,29 @@ def results(name: str) -> list[Any]:
     return document if isinstance(document, list) else [document]
 
 
-def measured(name: str, place: str) -> str:
-    """Returns the figure at a place of a benchmark's results, "not measured" where there is none."""
-    documents = results(name)
-    try:
-        return shown(found(documents if len(documents) > 1 else documents[0], place))
-    except (IndexError, KeyError):
-        return shown(None)
+def command(name: str, result: dict[str, Any]) -> str:
+    """Returns the command that left a result."""
+    return str(result.get("command", f"python benchmarks/{name}.py"))
 
 
-def glance() -> str:
-    """Returns the table of what to look at first."""
-    lines = ["| what | measured | goal |", "|---|---|---|"]
-    lines += [f"| {what} | {measured(name, place)} | {goal} |" for what, name, place, goal in GLANCE]
-    return "\n".join(["## At a glance", "", *lines, ""])
-
-
-def extract() -> str:
-    """Returns README's table: some of the figures with the commands that measured them."""
-    lines = ["| what | measured | goal | command |", "|---|---|---|---|"]
-    for what, name, place, goal in GLANCE:
-        if place in README_ROWS:
-            number = int(place.split(" > ")[0]) if len(results(name)) > 1 else 0
-            command = results(name)[number].get("command", f"python benchmarks/{name}.py")
-            lines.append(f"| {what} | {measured(name, place)} | {goal} | `{command}` |")
-    return "\n".join(lines)
+def glance(readme: bool = False) -> str:
+    """Returns the table of what to look at first, from goals.json; README's is shorter and names the commands."""
+    rows = [["what", "measured", "goal", *(["command"] if readme else [])]]
+    rows.append(["---"] * len(rows[0]))
+    for goal in json.loads((HERE / "goals.json").read_text(encoding="utf-8")):
+        if readme <= goal["readme"]:
+            found = results(goal["result"])[goal["call"]]
+            figure = functools.reduce(operator.getitem, goal["at"], found)
+            row = [goal["what"], shown(figure), goal["goal"]]
+            rows.append([*row, f"`{command(goal['result'], found)}`"] if readme else row)
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def readme() -> str:
     """Returns README with its table brought up to date."""
     before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
     _, end, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{extract()}\n{end}{after}"
+    return f"{before}{BEGIN}\n{glance(readme=True)}\n{end}{after}"
 
 
 def figures(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
@@ -202,15 +107,14 @@ def shown(value: Any) -> str:
 
 def section(path: Path) -> str:
     """Returns the page's section on one file: one result, or a list of them from several calls."""
-    default = f"python benchmarks/{path.stem}.py"
-    parts = (part(result.pop("command", default), result) for result in results(path.stem))
+    parts = (part(command(path.stem, result), result) for result in results(path.stem))
     return "\n".join([f"## {path.stem.replace('_', ' ').capitalize()}", "", *parts])
 
 
 def part(command: str, result: dict[str, Any]) -> str:
     """Returns what one call of a benchmark found."""
     lines = [f"`{command}`", "", "| figure | value |", "|---|---|"]
-    lines += [f"| {name} | {value} |" for name, value in figures(result)]
+    lines += [f"| {name} | {value} |" for name, value in figures(result) if name != "command"]
     return "\n".join([*lines, "", *(f"{table}\n" for table in tables(result))])
 
 
@@ -218,7 +122,7 @@ def page() -> str:
     """Returns the whole page."""
     known = {name: place for place, name in enumerate(ORDER)}
     paths = sorted((HERE / "results").glob("*.json"), key=lambda path: (known.get(path.stem, len(ORDER)), path.stem))
-    return "\n".join([HEAD, glance(), *map(section, paths)])
+    return "\n".join([HEAD, "## At a glance", "", glance(), "", *map(section, paths)])
 
 
 if __name__ == "__main__":

@@ -392,7 +392,7 @@ def search_fast(data: datasets.Data, options: argparse.Namespace) -> Iterator[Ro
 
 
 def ceiling(data: datasets.Data, options: argparse.Namespace) -> Iterator[Row]:
-    """Trains a network of four times the work for long: what these pictures allow whatever it costs."""
+    """Trains a network three to four times as wide for long: what these pictures allow whatever it costs."""
     case = {**FAST_CASES[3], "widths": (256, 768, 1024)}
     chosen = attrs.evolve(case_recipe(case), rate=0.7)
     model, row = trained(chosen, data, epochs=30, batch=512, augment=Augment(2, True, 8))

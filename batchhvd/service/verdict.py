@@ -14,6 +14,7 @@ _CAUSES = {
     "WallClockLimit": "wall-clock limit",
     "JobTerminated": "terminated",
     "NodeLost": "node lost",
+    "ServiceRestarted": "service restarted",
     "HorovodMissing": "Horovod missing",
     "HorovodBroken": "Horovod broken",
     "EngineFailed": "engine failed",
@@ -28,12 +29,13 @@ _NEXT = {
     "OutOfMemory": "Lower the batch size or the number of ranks on a node, then submit it again.",
     "WallClockLimit": "Give it more time (maxWallClockTime), or go on from its last checkpoint in a new job.",
     "JobTerminated": "Submit it again under a new name if it was not meant to end.",
+    "ServiceRestarted": "Submit it again; it resumes where its script keeps checkpoints.",
     "NodeLost": "Look at its cluster, then submit it again; it resumes where its script keeps checkpoints.",
     "HorovodMissing": _INSTALL,
     "HorovodBroken": _INSTALL,
     "EngineFailed": "Read its execution-*.log files and the service's log, then submit it again.",
 }
-_GONE = ("NodeLost", "EngineFailed")
+_GONE = ("NodeLost", "EngineFailed")  # what a service says of ranks that ended while it was not there
 _RESTARTED = "The service was started again at {} and found the job's ranks gone: {}"
 _WORDS = {"Rank": "rank", "Node": "node", "ExitCode": "exit code", "Signal": "signal", "Attempt": "attempt"}
 _PLAIN = {
@@ -55,13 +57,13 @@ def of_job(properties: Mapping[str, Any], restarted: str = "") -> dict[str, Any]
     if not errors:
         return _plain(state, properties.get("nodeCount", 1), info.get("exitCode"))
     first, earlier = errors[0], errors[1:]
-    found_gone = state == "failed" and first["code"] in _GONE and _between(info, restarted)
+    if state == "failed" and first["code"] in _GONE and _between(info, restarted):
+        first = {**first, "code": "ServiceRestarted", "message": _RESTARTED.format(restarted[11:19], first["message"])}
     details = _details(first)
     facts = ", ".join(f"{word} {details[name]}" for name, word in _WORDS.items() if name in details)
-    cause = "service restarted" if found_gone else _CAUSES.get(first["code"], first["code"])
     return {
-        "cause": state if state == "running" else cause,
-        "why": _RESTARTED.format(restarted[11:19], first["message"]) if found_gone else first["message"],
+        "cause": state if state == "running" else _CAUSES.get(first["code"], first["code"]),
+        "why": first["message"],
         "evidence": [*([facts] if facts else []), *(f"before that: {error['message']}" for error in earlier)],
         "tail": _story(details.get("Tail", "")),
         "next": _NEXT.get(first["code"], "") if state == "failed" else "",

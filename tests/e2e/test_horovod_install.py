@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from batchhvd.trainer.checkpoint import Checkpoints
 from batchhvd.trainer.horovod_plan import framework_version
 from batchhvd.trainer.horovod_source import EDITS, VERSION, change, unpack
 from batchhvd.trainer.install import COMMAND, cache, installed
+from tests.e2e.faults import until
 
 INSTALL = ranks.python("-m", "batchhvd.trainer.install")
 
@@ -147,13 +147,6 @@ def test_ranks_end_with_the_one_who_started_them(tmp_path: Path) -> None:
         starter.terminate()
         assert starter.wait(20) == 128 + signal.SIGTERM
     assert not [path.name for path in tmp_path.iterdir() if Path("/proc", path.name).exists()]
-
-
-def until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_ranks_that_take_too_long_are_ended_with_their_last_words() -> None:

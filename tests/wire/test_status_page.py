@@ -296,3 +296,4 @@ def test_ranks_that_are_gone_after_a_restart_are_told_from_a_lost_node(restarted
     found = verdict.of_job({"executionState": "failed", "executionInfo": info}, restarted)
     assert found["cause"] == cause
     assert ("again at 06:00:01" in found["why"]) == (cause == "service restarted")
+    assert found["next"].startswith("Submit it again" if cause == "service restarted" else "Look at its cluster")
