@@ -117,3 +117,13 @@ def check_forms(folder: Path) -> None:
     assert len(first) == 3
     for part in first.values():
         assert part["loss"][-1] < 0.7 * part["loss"][0]
+
+
+def test_the_fast_recipe_learns_the_digits_in_this_machines_own_precision(tmp_path: Path) -> None:
+    """Where that is bfloat16 it guessed (0.10) as long as batch normalisation's epsilon was 1e-5."""
+    if find_spec("sklearn") is None or not framework_version("tensorflow"):
+        pytest.skip("this needs scikit-learn's digits and tensorflow")
+    options = ["--recipe", "fast", "--epochs", "2", "--batch-size", "128", "--rate", "0.2"]
+    well(run(1, "tensorflow", "-m", "batchhvd.trainer", "--dir", str(tmp_path), *options))
+    result = json.loads((tmp_path / "training.json").read_text())
+    assert result["metrics"]["val_accuracy"] > 0.8
