@@ -19,11 +19,18 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from batchhvd.errors import NotAllowed, NotFound, Refused, ServiceError
-from batchhvd.service import accounts, arm, batchai, clusters, fileservers, jobs, outputs, page, paging, summary, tokens
-from batchhvd.service.description import VERSION, Description, Operation
-from batchhvd.service.exchange import SUBSCRIPTION, Answer, Ask, FileService, Handler, Here, read_json
-from batchhvd.service.routes import Match, Routes
-from batchhvd.service.store import Store
+from batchhvd.service.arm import groups as arm
+from batchhvd.service.arm import storage_accounts as accounts
+from batchhvd.service.batchai import clusters, jobs
+from batchhvd.service.batchai import file_servers as fileservers
+from batchhvd.service.batchai import output_files as outputs
+from batchhvd.service.batchai import workspaces as batchai
+from batchhvd.service.description.published import VERSION, Description, Operation
+from batchhvd.service.http import paging, tokens
+from batchhvd.service.http.exchange import SUBSCRIPTION, Answer, Ask, FileService, Handler, Here, read_json
+from batchhvd.service.http.routes import Match, Routes
+from batchhvd.service.status import page, summary
+from batchhvd.service.store.records import Store
 
 log = logging.getLogger("batchhvd.service")
 

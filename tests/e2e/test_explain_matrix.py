@@ -21,7 +21,7 @@ from attrs import define, field
 
 import batchhvd
 from batchhvd import Cluster, ClusterSpec, Experiment, FileShare, Horovod, Job, JobSpec, Session, Workspace
-from batchhvd.explain import Cause, Verdict
+from batchhvd.advice.explain import Cause, Verdict
 from batchhvd.service import drills
 from tests.e2e.faults import processes, until
 

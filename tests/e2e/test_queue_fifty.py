@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from attrs import define
 
-from batchhvd.service import queue
-from batchhvd.service.cluster_life import moment
+from batchhvd.service.scheduler import queue
+from batchhvd.service.scheduler.nodes import moment
 from tests.e2e.faults import Live, live
 from tests.unit.scheduler_world import Clock
 

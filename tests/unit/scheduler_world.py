@@ -12,10 +12,10 @@ from attrs import define, evolve, field
 
 from batchhvd.engines.base import ENDED, Status, Task
 from batchhvd.errors import EngineError
-from batchhvd.service.cluster_life import stamp
-from batchhvd.service.environment import Site
-from batchhvd.service.scheduler import Scheduler
-from batchhvd.service.store import Record, Store
+from batchhvd.service.scheduler.nodes import stamp
+from batchhvd.service.scheduler.task import Site
+from batchhvd.service.scheduler.tick import Scheduler
+from batchhvd.service.store.records import Record, Store
 
 GROUP = "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/g"
 WORKSPACE = f"{GROUP}/providers/Microsoft.BatchAI/workspaces/w"

@@ -8,10 +8,12 @@ import click
 import pytest
 from attrs import field, frozen
 
-from batchhvd import cli, doctor, errors
-from batchhvd.commands import output
-from batchhvd.commands.cluster import nodes
-from batchhvd.jobspec import AutoScale
+from batchhvd import errors
+from batchhvd.cli import doctor
+from batchhvd.cli import main as cli
+from batchhvd.cli import printing as output
+from batchhvd.cli.cluster import nodes
+from batchhvd.spec.job import AutoScale
 
 DATA = Path(__file__).parents[1] / "data"
 WHERE = ["-g", "g", "-w", "w", "-e", "e", "-c", "c"]

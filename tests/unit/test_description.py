@@ -9,9 +9,9 @@ import pytest
 
 from batchhvd.errors import NotFound, Refused
 from batchhvd.service.app import handlers
-from batchhvd.service.description import Description
-from batchhvd.service.routes import Routes
-from batchhvd.service.schema import duration, duration_text
+from batchhvd.service.description.published import Description
+from batchhvd.service.description.schema import duration, duration_text
+from batchhvd.service.http.routes import Routes
 
 DESCRIPTION = Description.published()
 OPERATIONS = {operation.id: operation for operation in DESCRIPTION.operations}

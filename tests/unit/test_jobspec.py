@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve, frozen
 
 from batchhvd.errors import SpecError
-from batchhvd.jobspec import (
+from batchhvd.spec.job import (
     CustomMpi,
     CustomToolkit,
     Horovod,

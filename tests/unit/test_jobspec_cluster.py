@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from batchhvd import durations
 from batchhvd.errors import SpecError
-from batchhvd.jobspec import AutoScale, ClusterSpec
+from batchhvd.spec.job import AutoScale, ClusterSpec
+from batchhvd.wire import durations
 
 CLUSTERS = Path(__file__).parents[1] / "data" / "clusters"
 

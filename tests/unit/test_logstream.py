@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchhvd.errors import NotAllowed, NotFound, Unavailable, WaitTimeout
-from batchhvd.logstream import LogStream
-from batchhvd.polling import Pace
+from batchhvd.logs.stream import LogStream
+from batchhvd.wire.waiting import Pace
 
 TEXT = "ä€😀 plain\r\n".encode() * 20
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from batchhvd.service import mounts, redact
-from batchhvd.service.mounts import CLUSTER_ROOT, JOB_ROOT, Mount
+from batchhvd.service.batchai import redact
+from batchhvd.service.mounts import model as mounts
+from batchhvd.service.mounts.model import CLUSTER_ROOT, JOB_ROOT, Mount
 
 MOUNTS = [
     Mount(JOB_ROOT, "data/set", "acc", "share"),

@@ -4,7 +4,7 @@ import pytest
 from attrs import define, field
 
 from batchhvd.errors import NotFound, Unavailable, WaitTimeout
-from batchhvd.polling import LONGEST, Pace, wait_until
+from batchhvd.wire.waiting import LONGEST, Pace, wait_until
 
 
 @define

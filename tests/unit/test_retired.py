@@ -9,7 +9,7 @@ from azure.core.credentials import AccessToken
 
 import batchhvd
 from batchhvd import Horovod, JobSpec, NotFound, ServiceRetired, SpecError
-from batchhvd.session import Session
+from batchhvd.resources.session import Session
 
 ARM = "https://management.azure.com"
 SUBSCRIPTION = f"{ARM}/subscriptions/11111111-2222-3333-4444-555555555555"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from batchhvd.errors import Refused
-from batchhvd.service import paging, tokens
-from batchhvd.service.exchange import Answer, Ask, read_json, text_of
+from batchhvd.service.http import paging, tokens
+from batchhvd.service.http.exchange import Answer, Ask, read_json, text_of
 from batchhvd.service.process import Activity
 from batchhvd.service.tls import ours
 

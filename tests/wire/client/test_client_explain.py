@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from batchhvd import Horovod, Job, NotFound, ResourceGroup
-from batchhvd.explain import Cause
+from batchhvd.advice.explain import Cause
 
 
 def ended(job: Job) -> Job:

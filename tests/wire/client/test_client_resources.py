@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from batchhvd import AutoScale, Conflict, JobFailed, NotFound, Refused, Resource, ResourceGroup, SpecError
-from batchhvd.session import Session
+from batchhvd.resources.session import Session
 
 from .proxy import Cutter
 from .test_client_stream import through

@@ -14,8 +14,8 @@ import pytest
 
 import batchhvd
 from batchhvd import NotFound
-from batchhvd.connection import LOCAL_SUBSCRIPTION, Connection
-from batchhvd.session import Session
+from batchhvd.resources.session import Session
+from batchhvd.wire.connection import LOCAL_SUBSCRIPTION, Connection
 
 from .proxy import Cutter
 
@@ -124,7 +124,7 @@ def test_one_request_is_held_instead_of_many(place: Any, service: Any) -> None:
 
 def _time_requests(connection: Connection) -> list[float]:
     """Returns a list that takes the seconds of every request from now on."""
-    from batchhvd.loopback import LocalTransport
+    from batchhvd.wire.loopback import LocalTransport
 
     took: list[float] = []
     for client in (connection.batchai, connection.links):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from batchhvd import Conflict, FileShare, NotFound, SpecError, Unavailable
-from batchhvd.transfer import PIECE
+from batchhvd.transfer.copy import PIECE
 
 from .proxy import Cutter
 from .test_client_stream import through
