@@ -130,11 +130,11 @@ def _follow(settings: Settings, found: Job, file: str, *, cursor: int, bars: boo
 
 def _end(found: Job) -> None:
     """Ends the program as the job has ended."""
-    from batchhvd.errors import JobFailed
+    from batchhvd.errors import JobFailedError
 
     try:
         found.wait("succeeded", timeout=60)
-    except JobFailed as error:
+    except JobFailedError as error:
         click.secho(str(error), fg="red", err=True)
         raise click.exceptions.Exit(error.exit_code or 1) from error
 
@@ -148,12 +148,12 @@ def _end(found: Job) -> None:
 @pass_settings
 def wait(settings: Settings, name: str, until: str, timeout: float | None, **where: str) -> Job:
     """Waits for the job NAME; ends with its exit code where it failed."""
-    from batchhvd.errors import JobFailed
+    from batchhvd.errors import JobFailedError
 
     found = settings.experiment(**where).job(name)
     try:
         return found.wait(until, timeout=timeout, report=settings.report())
-    except JobFailed as error:
+    except JobFailedError as error:
         click.secho(str(error), fg="red", err=True)
         raise click.exceptions.Exit(error.exit_code or 1) from error
 

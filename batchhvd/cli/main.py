@@ -15,10 +15,10 @@ import click
 from batchhvd._version import __version__
 from batchhvd.cli import cluster, job, resources, service, share, tools
 from batchhvd.cli.context import Settings
-from batchhvd.errors import BatchHvdError, NotFound, SpecError, Unavailable, WaitTimeout
+from batchhvd.errors import BatchHvdError, NotFoundError, SpecError, UnavailableError, WaitTimeoutError
 
 FAILED, WRONG, NOT_FOUND, UNAVAILABLE, TOO_LATE, INTERRUPTED = 1, 2, 3, 4, 5, 130
-_CODES = ((NotFound, NOT_FOUND), (Unavailable, UNAVAILABLE), (WaitTimeout, TOO_LATE), (SpecError, WRONG))
+_CODES = ((NotFoundError, NOT_FOUND), (UnavailableError, UNAVAILABLE), (WaitTimeoutError, TOO_LATE), (SpecError, WRONG))
 
 
 class InOrder(click.Group):

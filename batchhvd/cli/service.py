@@ -95,7 +95,7 @@ def _begin(command: list[str], root: str, detach: bool) -> subprocess.Popen[byte
 
 def _announce(process: subprocess.Popen[bytes], root: str) -> None:
     """Waits until the service answers and says where."""
-    from batchhvd.errors import Unavailable
+    from batchhvd.errors import UnavailableError
     from batchhvd.wire import local_service as localservice
 
     deadline = time.monotonic() + _START
@@ -108,7 +108,7 @@ def _announce(process: subprocess.Popen[bytes], root: str) -> None:
             raise click.exceptions.Exit(process.returncode)
         time.sleep(0.05)
     process.terminate()
-    raise Unavailable(f"the service in {root} did not answer within {_START:.0f} s. See {root}/service.log")
+    raise UnavailableError(f"the service in {root} did not answer within {_START:.0f} s. See {root}/service.log")
 
 
 def _root(settings: Settings) -> str:

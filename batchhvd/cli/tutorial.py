@@ -19,7 +19,7 @@ from rich.markup import escape
 
 import batchhvd
 from batchhvd import Horovod, JobSpec
-from batchhvd.errors import BatchHvdError, JobFailed, SpecError
+from batchhvd.errors import BatchHvdError, JobFailedError, SpecError
 from batchhvd.logs.progress import Progress
 from batchhvd.resources.job import Job
 from batchhvd.resources.session import Session
@@ -238,7 +238,7 @@ def _follow(job: Job, options: Options, steps: Steps, live: bool) -> Progress:
 def _results(options: Options, root: Path, job: Job, share: FileShare, progress: Progress, steps: Steps) -> int:
     try:
         job.wait(timeout=7200)
-    except JobFailed as error:
+    except JobFailedError as error:
         steps.console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
         steps.console.print(f"Its logs are in {_keep_logs(job, root / 'logs')}", highlight=False, soft_wrap=True)
         return 1

@@ -6,7 +6,7 @@ import codecs
 from collections.abc import Generator, Iterator
 from typing import Protocol
 
-from batchhvd.errors import NotAllowed, NotFound, ServiceError, Unavailable, WaitTimeout
+from batchhvd.errors import AccessDeniedError, NotFoundError, ServiceError, UnavailableError, WaitTimeoutError
 from batchhvd.wire.waiting import LONGEST, Clock, Pace, Report, SystemClock
 
 ENDED = frozenset({"succeeded", "failed"})
@@ -93,9 +93,9 @@ class LogStream(Iterator[str]):
         """Returns the next piece of text, waiting for it.
 
         Raises:
-            WaitTimeout: the time is over.
-            Unavailable: the service stayed away.
-            NotFound: the job is gone, or succeeded without writing such a file.
+            WaitTimeoutError: the time is over.
+            UnavailableError: the service stayed away.
+            NotFoundError: the job is gone, or succeeded without writing such a file.
         """
         return next(self._pieces)
 
@@ -113,9 +113,9 @@ class LogStream(Iterator[str]):
             self._check_time()
             try:
                 yield from self._step()
-            except Unavailable as error:
+            except UnavailableError as error:
                 self._lost(error)
-            except (NotAllowed, NotFound) as error:
+            except (AccessDeniedError, NotFoundError) as error:
                 self._renew(error)
         yield from self._decoded(b"", final=True)
         missing = None if self._link or self._position else self._log.missing()
@@ -181,7 +181,7 @@ class LogStream(Iterator[str]):
             raise error
         self._link, self._renewed = "", True
 
-    def _lost(self, error: Unavailable) -> None:
+    def _lost(self, error: UnavailableError) -> None:
         """Lives through a lost connection, for as long as ``patience`` says; the first try again is at once."""
         if self._answered is None or self._clock.monotonic() - self._answered > self._patience:
             raise error
@@ -196,7 +196,7 @@ class LogStream(Iterator[str]):
     def _check_time(self) -> None:
         if self._left() <= 0:
             waited = self._limit
-            raise WaitTimeout(
+            raise WaitTimeoutError(
                 f"followed the log for {waited:.0f} s, and the job has not ended: {self._log.describe()}. "
                 f"Go on with stream(cursor={self.cursor})",
                 last_state=self._log.describe(),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from attrs import define, field, frozen
 
-from batchhvd.errors import NotFound, ResourceFailed, SpecError, WaitTimeout
+from batchhvd.errors import NotFoundError, ResourceFailedError, SpecError, WaitTimeoutError
 from batchhvd.wire.connection import Connection
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Resource:
         """Reads the resource from the service and fills its fields.
 
         Raises:
-            NotFound: it is not there.
+            NotFoundError: it is not there.
         """
         with self._asking("read"):
             document = self._read()
@@ -92,7 +92,7 @@ class Resource:
         """
         try:
             self.refresh()
-        except NotFound:
+        except NotFoundError:
             return False
         return True
 
@@ -110,12 +110,12 @@ class Resource:
             timeout: seconds to wait for its end; running jobs are ended first.
 
         Raises:
-            WaitTimeout: it was not over in time; it goes on.
+            WaitTimeoutError: it was not over in time; it goes on.
         """
         try:
             with self._asking("deleted"):
                 self._finish(self._remove(), timeout, "deleted")
-        except NotFound:
+        except NotFoundError:
             return
         self.provisioning = "deleting"
 
@@ -155,7 +155,7 @@ class Resource:
             return None
         poller.wait(timeout)  # returns in silence when the time is over
         if not poller.done():
-            raise WaitTimeout(
+            raise WaitTimeoutError(
                 f"waited {timeout:.0f} s for {self.kind} {self.name!r} to be {verb}, and it is not over. It goes on by "
                 "itself; look with exists() or refresh(), or ask again with a longer timeout",
                 last_state="in progress",
@@ -170,7 +170,7 @@ class Resource:
             document = self._read() if result is None else wire(result)
         self._load(document)
         if self.provisioning == "failed":
-            raise ResourceFailed(
+            raise ResourceFailedError(
                 f"{self.kind} {self.name!r} could not be made: {'; '.join(self._reasons()) or 'no reason given'}. "
                 "Delete it and create it anew once the reason is gone",
                 resource=self.id,

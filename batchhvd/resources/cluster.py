@@ -9,7 +9,7 @@ from attrs import asdict, define, evolve, field, frozen
 
 from batchhvd.advice import explain
 from batchhvd.advice.explain import Cause, ClusterFacts, Verdict
-from batchhvd.errors import NotFound, ResourceFailed
+from batchhvd.errors import NotFoundError, ResourceFailedError
 from batchhvd.resources.base import Document, Poller, Reason, Resource, reasons, wire
 from batchhvd.spec.cluster import AutoScale, ClusterSpec
 from batchhvd.wire.connection import AGAIN
@@ -76,8 +76,8 @@ class Cluster(Resource):
             clock: the clock to sleep by.
 
         Raises:
-            ResourceFailed: it was not made, or will not get the nodes asked for.
-            WaitTimeout: the time is over; it goes on resizing.
+            ResourceFailedError: it was not made, or will not get the nodes asked for.
+            WaitTimeoutError: the time is over; it goes on resizing.
         """
         what = f"cluster {self.name!r} to be ready"
         return wait_until(
@@ -98,7 +98,7 @@ class Cluster(Resource):
             nodes: how many; 0 frees them all and keeps the cluster.
 
         Raises:
-            NotFound: there is no such cluster.
+            NotFoundError: there is no such cluster.
             SpecError: the number is negative.
         """
         scale = ClusterSpec(vm_size="any", nodes=nodes).document()["properties"]["scaleSettings"]
@@ -114,7 +114,7 @@ class Cluster(Resource):
             node: a node's name as the logs show it, or None for the whole cluster.
 
         Raises:
-            NotFound: there is no such cluster, or it has no such node.
+            NotFoundError: there is no such cluster, or it has no such node.
         """
         facts = self.refresh()._known()
         if node is None:
@@ -124,7 +124,7 @@ class Cluster(Resource):
     def _sound(self, node: str) -> Verdict:
         names = self._node_names()
         if node not in names:
-            raise NotFound(
+            raise NotFoundError(
                 f"cluster {self.name!r} has no node {node!r}. Give one of its nodes: {', '.join(names) or 'none'}",
                 status=404,
                 code="NodeNotFound",
@@ -150,9 +150,9 @@ class Cluster(Resource):
             raise self._failure()
         return self.state == "steady" and self.nodes.idle + self.nodes.running == wanted
 
-    def _failure(self) -> ResourceFailed:
+    def _failure(self) -> ResourceFailedError:
         reasons = self._reasons() or [f"it has {self.nodes}"]
-        return ResourceFailed(
+        return ResourceFailedError(
             f"cluster {self.name!r} will not be ready: {'; '.join(reasons)}. Ask its explain() for the reason, resize "
             "it, or delete it and create it anew",
             resource=self.id,

@@ -10,7 +10,7 @@ from attrs import define, field
 
 from batchhvd.advice import explain
 from batchhvd.advice.explain import ClusterFacts, JobFacts, Verdict
-from batchhvd.errors import JobFailed, NotFound, ServiceError, SpecError
+from batchhvd.errors import JobFailedError, NotFoundError, ServiceError, SpecError
 from batchhvd.logs.progress import Progress
 from batchhvd.logs.stream import ENDED, LogStream
 from batchhvd.resources.base import Document, Poller, Reason, Resource, moment, reasons, wire
@@ -80,8 +80,8 @@ class Job(Resource):
             clock: the clock to sleep by.
 
         Raises:
-            JobFailed: it failed, and that was not what was waited for.
-            WaitTimeout: the time is over; the job goes on.
+            JobFailedError: it failed, and that was not what was waited for.
+            WaitTimeoutError: the time is over; the job goes on.
             SpecError: ``until`` is none of these words.
         """
         if until not in GOALS:
@@ -105,8 +105,8 @@ class Job(Resource):
         """Ends the job and waits until no rank runs; one that has ended already is fine.
 
         Raises:
-            NotFound: there is no such job.
-            WaitTimeout: it did not end in time.
+            NotFoundError: there is no such job.
+            WaitTimeoutError: it did not end in time.
         """
         with self._asking("terminated"):
             self._finish(self.connection.batchai.jobs.begin_terminate(*self._path, **AGAIN), timeout, "terminated")
@@ -120,7 +120,7 @@ class Job(Resource):
             folder: a folder in it.
 
         Raises:
-            Refused: there is no such output directory.
+            BadRequestError: there is no such output directory.
         """
         for document in self._listed(output, folder):
             yield OutputFile.of(self.connection, document)
@@ -154,7 +154,7 @@ class Job(Resource):
         """Reads what the training has said of its epochs so far.
 
         Raises:
-            NotFound: there is no such job.
+            NotFoundError: there is no such job.
         """
         spec = self.refresh().spec
         return Metrics.of(self._log(METRICS).decode("utf-8", errors="replace"), spec.ranks if spec else None)
@@ -180,7 +180,7 @@ class Job(Resource):
         """Says why the job waits, runs, failed or succeeded, with the evidence and what to do next.
 
         Raises:
-            NotFound: there is no such job.
+            NotFoundError: there is no such job.
         """
         self.refresh()
         task = (self._document.get("properties") or {}).get("horovodSettings") or {}
@@ -226,14 +226,14 @@ class Job(Resource):
             raise self._failure()
         return self.state in ENDED or (goal == "running" and self.state == "running")
 
-    def _failure(self) -> JobFailed:
+    def _failure(self) -> JobFailedError:
         reason = self.errors[0] if self.errors else Reason("", "the service gave no reason")
         details = reason.details
         tail = details.get("Tail", "").splitlines()
         files = self._log_names()
         message = f"job {self.name!r} failed: {str(reason).rstrip('.')}. Ask its explain() for the cause"
         message += f", or read {', '.join(files)} with stream()" if files else ""
-        return JobFailed(
+        return JobFailedError(
             "\n    ".join([message, *tail[-_SHOWN:]]),
             resource=self.id,
             reasons=self._reasons(),
@@ -317,12 +317,12 @@ class JobLog:
         yield from self._reader.read(link, start, self._headers(wait))
         self._note(self._reader.answer)
 
-    def missing(self) -> NotFound | None:
+    def missing(self) -> NotFoundError | None:
         """Returns the error where the job succeeded without the file; a failure says itself why there is none."""
         if self._job.state != "succeeded":
             return None
         names = ", ".join(file.name for file in self._job.files(self._output)) or "none"
-        return NotFound(
+        return NotFoundError(
             f"job {self._job.name!r} has ended without writing {self._name!r}. Its files are: {names}",
             code="FileNotFound",
         )

@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from batchhvd.errors import NotFound
+from batchhvd.errors import NotFoundError
 from batchhvd.resources.base import moment
 from batchhvd.wire.connection import Connection
 
@@ -50,8 +50,8 @@ class OutputFile:
         """Returns what the file holds now.
 
         Raises:
-            NotFound: it is a folder, or gone.
-            NotAllowed: the link has expired; list the files again.
+            NotFoundError: it is a folder, or gone.
+            AccessDeniedError: the link has expired; list the files again.
         """
         return b"".join(self._pieces())
 
@@ -76,7 +76,7 @@ class OutputFile:
 
     def _pieces(self) -> Iterator[bytes]:
         if not self._link or self._connection is None:
-            raise NotFound(f"{self.name!r} is no file that can be read. List the folder again, or give another name")
+            raise NotFoundError(f"{self.name!r} cannot be read. List the folder again, or give another name")
         yield from LinkReader(self._connection, f"file {self.name!r} cannot be read").read(self._link)
 
 
@@ -101,8 +101,8 @@ class LinkReader:
         """Yields what the file holds from byte ``start`` on; nothing where it ends there.
 
         Raises:
-            NotAllowed: the link has expired.
-            Unavailable: the connection is lost; what was yielded before is good.
+            AccessDeniedError: the link has expired.
+            UnavailableError: the connection is lost; what was yielded before is good.
         """
         from azure.core.exceptions import HttpResponseError
         from azure.core.rest import HttpRequest

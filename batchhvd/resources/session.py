@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batchhvd.errors import Conflict, ServiceError, SpecError, Unavailable, WaitTimeout
+from batchhvd.errors import ConflictError, ServiceError, SpecError, UnavailableError, WaitTimeoutError
 from batchhvd.resources.base import Listing
 from batchhvd.resources.workspace import ResourceGroup
 from batchhvd.wire.connection import LOCAL_SUBSCRIPTION, Connection
@@ -99,15 +99,15 @@ def local(root: str | os.PathLike[str] | None = None, *, engine: str = _ENGINE) 
         engine: what runs the jobs, where it has to be started.
 
     Raises:
-        Unavailable: it does not start; the message has the end of its log.
-        Conflict: one runs there with another engine than the one asked for by name.
+        UnavailableError: it does not start; the message has the end of its log.
+        ConflictError: one runs there with another engine than the one asked for by name.
     """
     folder = str(Path(root).expanduser().absolute()) if root is not None else str(default_root())
     connection = Connection(read_endpoint(folder) or "http://127.0.0.1", LOCAL_SUBSCRIPTION, root=folder)
     if not _answers(connection):
         _start(connection, folder, engine)
     elif engine not in (_ENGINE, read_about(folder).get("engine")):
-        raise Conflict(
+        raise ConflictError(
             f"the local service in {folder} runs jobs with the engine {read_about(folder).get('engine')!r}, not with "
             f"{engine!r}. End it first, or take another root"
         )
@@ -186,7 +186,7 @@ def _start(connection: Connection, root: str, engine: str) -> None:
             what=f"the local service in {root} to answer",
             pace=Pace(first=0.05, factor=1.2, longest=0.2),
         )
-    except WaitTimeout as error:
+    except WaitTimeoutError as error:
         raise _not_started(f"has not answered within {_START:.0f} s", root, log) from error
 
 
@@ -197,9 +197,9 @@ def _gave_up(code: int | None, root: str, log: Path) -> bool:
     raise _not_started(f"ended with exit code {code}", root, log)
 
 
-def _not_started(how: str, root: str, log: Path) -> Unavailable:
+def _not_started(how: str, root: str, log: Path) -> UnavailableError:
     said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-5:]
-    return Unavailable(
+    return UnavailableError(
         f"the local service in {root} {how}: {' | '.join(said) or 'it said nothing'}. Install its packages with "
         f"`pip install 'batchhvd[service]'`, or see {Path(root) / 'service.log'} for the reason",
         code="ServiceNotStarted",

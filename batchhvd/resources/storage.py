@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from attrs import define, evolve, field, frozen
 
-from batchhvd.errors import Conflict, NotFound
+from batchhvd.errors import ConflictError, NotFoundError
 from batchhvd.resources.base import Document, Listing, Resource, wire
 from batchhvd.spec.mounts import Mount
 from batchhvd.transfer import copy as transfer
@@ -50,7 +50,7 @@ class StorageAccount(Resource):
         try:
             with share._asking("created"):
                 share._client().create_share()
-        except Conflict as error:
+        except ConflictError as error:
             if error.code != "ShareAlreadyExists":
                 raise
         return share.refresh()
@@ -71,7 +71,7 @@ class StorageAccount(Resource):
         """Reads one of the account's keys from the service, once for this handle, and returns it.
 
         Raises:
-            NotFound: there is no such account.
+            NotFoundError: there is no such account.
         """
         if not self.key:
             with self._asking("asked for its keys"):
@@ -116,7 +116,7 @@ def find_account(group: Resource, name: str) -> StorageAccount:
     """Returns the storage account of a name: in the group, else wherever the subscription has it.
 
     Raises:
-        NotFound: the subscription has none of this name.
+        NotFoundError: the subscription has none of this name.
     """
     account = StorageAccount(group, name)
     if account.exists():
@@ -127,7 +127,7 @@ def find_account(group: Resource, name: str) -> StorageAccount:
             if str(found.get("name")).lower() == name.lower():
                 place = type(group)(group.connection, str(found["id"]).split("/")[4])
                 return StorageAccount(place, name)._load(found)
-    raise NotFound(
+    raise NotFoundError(
         f"there is no storage account {name!r} in this subscription, and the job mounts it. Create it with "
         "group.create_storage(), or correct the name",
         status=404,
@@ -190,7 +190,7 @@ class FileShare(Resource):
             recursive: also what is in the folders below.
 
         Raises:
-            NotFound: there is no such folder.
+            NotFoundError: there is no such folder.
         """
         with self._asking(f"listed at {folder!r}"):
             found = list(self._client().list_directories_and_files(folder or None, include=["timestamps", "Etag"]))
@@ -232,7 +232,7 @@ class FileShare(Resource):
 
         Raises:
             SpecError: there is no such local file.
-            NotFound: there is no such share.
+            NotFoundError: there is no such share.
         """
         files = target_in_share(local_files(source), to)
         with self._asking(f"given {os.fspath(source)!r}"):
@@ -258,7 +258,7 @@ class FileShare(Resource):
             progress: takes bytes done and bytes in all.
 
         Raises:
-            NotFound: the share has nothing of this name; nothing is left here.
+            NotFoundError: the share has nothing of this name; nothing is left here.
         """
         path = path.strip("/")
         with self._asking(f"asked for {path!r}"):
@@ -269,7 +269,7 @@ class FileShare(Resource):
         """Says whether the share has a file or folder at a path.
 
         Raises:
-            NotFound: there is no such share.
+            NotFoundError: there is no such share.
         """
         path = path.strip("/")
         with self._asking(f"searched for {path!r}"):
@@ -281,7 +281,7 @@ class FileShare(Resource):
         try:
             with self._asking(f"cleared of {path!r}"):
                 self._client().get_file_client(path.strip("/")).delete_file()
-        except NotFound as error:
+        except NotFoundError as error:
             if error.code == "ShareNotFound":
                 raise
 
@@ -299,7 +299,7 @@ class FileShare(Resource):
         else:
             names, above = [], ""
         if not names:
-            raise NotFound(
+            raise NotFoundError(
                 f"share {self.name!r} has no file at {path!r}. Look with share.list({path.rpartition('/')[0]!r})",
                 status=404,
                 code="ResourceNotFound",
@@ -315,7 +315,7 @@ class FileShare(Resource):
         try:
             with self._asking(f"given the directory {path!r}"):
                 self._client().create_directory(path)
-        except Conflict as error:
+        except ConflictError as error:
             if error.code != "ResourceAlreadyExists" or not self._client().get_directory_client(path).exists():
                 raise
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import define, field
 
-from batchhvd.errors import NotFound, Refused
+from batchhvd.errors import BadRequestError, NotFoundError
 from batchhvd.resources.base import Resource
 from batchhvd.resources.cluster import Cluster
 from batchhvd.resources.storage import FileShare, find_account
@@ -55,5 +55,5 @@ class Survey:
     def _find(self, mount: Mount) -> FileShare | None:
         try:
             return find_account(self.group, mount.account).share(mount.share).refresh()
-        except (NotFound, Refused):  # refused: no share can have such a name
+        except (NotFoundError, BadRequestError):  # refused: no share can have such a name
             return None

@@ -234,9 +234,9 @@ class Experiment(Resource):
             timeout: seconds to wait for the service to take it; ``Job.wait`` waits for the job.
 
         Raises:
-            NotFound: a storage account that it mounts is not there.
-            Conflict: there is a job of this name with other content.
-            Refused: the service found something wrong; ``target`` says where.
+            NotFoundError: a storage account that it mounts is not there.
+            ConflictError: there is a job of this name with other content.
+            BadRequestError: the service found something wrong; ``target`` says where.
         """
         body = spec.request(cluster.id, self._keys(spec))
         job = Job(self, name)

@@ -86,7 +86,7 @@ def fit(
 
     Raises:
         SpecError: the data is of no known kind, or its length is unknown and ``steps_per_epoch`` is None.
-        HorovodMissing: there are several ranks and no Horovod for this Keras backend.
+        HorovodMissingError: there are several ranks and no Horovod for this Keras backend.
     """
     from batchhvd.trainer import hvd
     from batchhvd.trainer.progress import Stopwatch

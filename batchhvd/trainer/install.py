@@ -27,7 +27,7 @@ from tempfile import TemporaryDirectory
 
 from attrs import field, frozen
 
-from batchhvd.errors import BatchHvdError, HorovodBroken, HorovodMissing
+from batchhvd.errors import BatchHvdError, HorovodBrokenError, HorovodMissingError
 from batchhvd.trainer import ranks
 from batchhvd.trainer.horovod_plan import BACKENDS, Plan, build_variables, lacks, parallel, plan, supply
 from batchhvd.trainer.horovod_source import VERSION, unpack
@@ -101,8 +101,8 @@ def install(
         steps: where to say what is done.
 
     Raises:
-        HorovodMissing: something that the build needs is missing; the message has the command that installs it.
-        HorovodBroken: the build or the proof failed.
+        HorovodMissingError: something that the build needs is missing; the message has the command that installs it.
+        HorovodBrokenError: the build or the proof failed.
     """
     steps = steps or Steps()
     wanted = plan(backends, mpi=mpi, nccl=nccl)
@@ -168,7 +168,7 @@ def _supply(wanted: Plan, steps: Steps) -> None:
         return
     what, command = ", ".join(lack.what for lack in missing), supply(missing)
     if os.geteuid() != 0 or not shutil.which("apt-get"):
-        raise HorovodMissing(
+        raise HorovodMissingError(
             f"Horovod cannot be built: {what} missing; on Debian and Ubuntu install it with: {command}",
             found=what,
             remedy=command,
@@ -188,7 +188,7 @@ def _apt(arguments: Sequence[str]) -> None:
         check=False,
     )
     if done.returncode:
-        raise HorovodMissing(
+        raise HorovodMissingError(
             f"{' '.join(command)} failed with exit code {done.returncode}: {ranks.tail(done.stdout + done.stderr)}",
             remedy=" ".join(command),
         )
@@ -199,7 +199,7 @@ def _pip(arguments: Sequence[str], steps: Steps, what: str) -> None:
     command = ranks.python("-m", "pip", "--disable-pip-version-check", *arguments)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise HorovodMissing(f"{what} failed: {ranks.tail(done.stdout + done.stderr)}", remedy=" ".join(command))
+        raise HorovodMissingError(f"{what} failed: {ranks.tail(done.stdout + done.stderr)}", remedy=" ".join(command))
 
 
 def _download(steps: Steps) -> Path:
@@ -231,7 +231,7 @@ def _build(source: Path, wanted: Plan, steps: Steps) -> Path:
     lines = _follow(process, log, steps)
     built = sorted((source / "dist").glob("*.whl"))
     if process.returncode or not built:
-        raise HorovodBroken(
+        raise HorovodBrokenError(
             f"Horovod did not build (exit code {process.returncode}): {ranks.tail(lines)}\nThe whole log is in {log}",
             found=str(log),
             remedy=COMMAND,
@@ -270,7 +270,7 @@ def _prove_new(wanted: Plan, steps: Steps) -> None:
     """Proves what was installed; a wheel that fails is removed, so that the next run builds it anew."""
     try:
         prove(wanted, steps)
-    except HorovodBroken:
+    except HorovodBrokenError:
         shutil.rmtree(cache() / wanted.key, ignore_errors=True)
         raise
     _stamp(wanted).touch()
@@ -280,13 +280,13 @@ def prove(wanted: Plan, steps: Steps) -> None:
     """Adds numbers of two ranks with each framework.
 
     Raises:
-        HorovodBroken: that failed.
+        HorovodBrokenError: that failed.
     """
     for name in wanted.frameworks:
         outcomes = ranks.run(ranks.python("-c", _PROOF), 2, variables=_proof_variables(name), timeout=300)
         failed = [outcome for outcome in outcomes if outcome.exit_code]
         if failed:
-            raise HorovodBroken(
+            raise HorovodBrokenError(
                 f"Horovod is installed, but two ranks could not add numbers with {name}: "
                 f"{ranks.tail(failed[0].output)}\nBuild it again with: {COMMAND}",
                 found=installed(),

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
 
-from batchhvd.errors import Conflict
+from batchhvd.errors import ConflictError
 
 if TYPE_CHECKING:
     from azure.storage.fileshare import ShareClient, ShareFileClient
@@ -112,7 +112,7 @@ def upload(
         progress: is told how far it is.
 
     Raises:
-        NotFound: a local file is not there.
+        NotFoundError: a local file is not there.
         ServiceError: the service refused; what was copied stays, and the next upload goes on behind it.
     """
     meter = _Meter(progress)
@@ -139,8 +139,8 @@ def download(
         progress: is told how far it is.
 
     Raises:
-        NotFound: a file is not there; nothing is left of it here.
-        Conflict: a file was written again and again meanwhile.
+        NotFoundError: a file is not there; nothing is left of it here.
+        ConflictError: a file was written again and again meanwhile.
     """
     meter = _Meter(progress)
     for _, target in targets:
@@ -236,7 +236,7 @@ def _keep_promise(file: ShareFileClient, size: int, digest: bytes) -> None:
     file.set_http_headers(ContentSettings(content_md5=bytearray(digest)))
     found = file.get_file_properties()
     if found.size != size:
-        raise Conflict(
+        raise ConflictError(
             f"{file.file_name!r} has {found.size} bytes after {size} were uploaded: somebody else writes it. Upload it "
             "again when nobody does"
         )
@@ -254,7 +254,7 @@ def _download_one(file: ShareFileClient, target: Path, meter: _Meter) -> bool:
         if _fetch(file, there, target, meter):
             return True
         meter.expect(-there.size)
-    raise Conflict(
+    raise ConflictError(
         f"{file.file_name!r} was written {_TRIES} times while it was read. Download it when the job has ended",
         status=412,
     )

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from azure.core.exceptions import AzureError, DeserializationError, HttpResponseError, SerializationError
 
-from batchhvd.errors import NotAllowed, SpecError, translate
+from batchhvd.errors import AccessDeniedError, SpecError, translate
 from batchhvd.wire.loopback import LOOPBACK, LocalTransport, LoopbackBearer, TokenFile, read_endpoint, read_started
 from batchhvd.wire.waiting import Pace
 
@@ -140,7 +140,7 @@ class Connection:
 
         Raises:
             HttpResponseError: the endpoint is public Azure's, where the service ended in 2019; ``translating`` makes
-                ``ServiceRetired`` of it.
+                ``ServiceRetiredError`` of it.
         """
         if urlsplit(self._endpoint).hostname in _PUBLIC:
             raise _Retired(self._endpoint)
@@ -200,14 +200,14 @@ class Connection:
         """What proves who asks.
 
         Raises:
-            NotAllowed: it is a service on this machine, and no token for it is known.
+            AccessDeniedError: it is a service on this machine, and no token for it is known.
         """
         if self._credential is not None:
             return self._credential
         if self.root is not None:
             return TokenFile(self.root)
         if self.loopback:
-            raise NotAllowed(
+            raise AccessDeniedError(
                 f"no token is known for {self._endpoint}. Give connect() one as credential, set BATCHHVD_TOKEN, or set "
                 "BATCHHVD_ROOT to the service's folder"
             )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from batchhvd.errors import NotAllowed
+from batchhvd.errors import AccessDeniedError
 from batchhvd.wire.waiting import Clock, Pace, wait_until
 
 
@@ -64,8 +64,8 @@ def stop(root: str | os.PathLike[str], *, timeout: float = 15.0, clock: Clock | 
         Whether there was one.
 
     Raises:
-        NotAllowed: it is another user's.
-        WaitTimeout: it did not end in time.
+        AccessDeniedError: it is another user's.
+        WaitTimeoutError: it did not end in time.
     """
     found = running(root)
     if found is None:
@@ -76,7 +76,7 @@ def stop(root: str | os.PathLike[str], *, timeout: float = 15.0, clock: Clock | 
         return False
     except PermissionError as error:
         message = f"the service of {found.root} (process {found.pid}) is another user's. End it as that user"
-        raise NotAllowed(message) from error
+        raise AccessDeniedError(message) from error
     wait_until(
         lambda: _held(Path(root) / "lock"),
         lambda held: not held,

@@ -16,7 +16,7 @@ from azure.core.pipeline import PipelineRequest
 from azure.core.pipeline.policies import BearerTokenCredentialPolicy
 from azure.core.pipeline.transport import RequestsTransport
 
-from batchhvd.errors import NotAllowed
+from batchhvd.errors import AccessDeniedError
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 """The host names that mean this machine."""
@@ -32,12 +32,12 @@ class TokenFile:
         """Returns the token, valid for one request.
 
         Raises:
-            NotAllowed: the file cannot be read.
+            AccessDeniedError: the file cannot be read.
         """
         try:
             return AccessToken(self._path.read_text(encoding="ascii").strip(), int(time.time()))
         except OSError as error:
-            raise NotAllowed(
+            raise AccessDeniedError(
                 f"the local service's token {self._path} cannot be read: {error.strerror}. Start the service with "
                 f"batchhvd.local({str(self._path.parent)!r}), as the user who owns that folder"
             ) from error
@@ -64,7 +64,7 @@ class LoopbackBearer(BearerTokenCredentialPolicy[Any, Any]):
         """Refuses another machine, then sends the token as the Azure packages do over https."""
         host = urlsplit(request.http_request.url).hostname
         if host not in LOOPBACK:
-            raise NotAllowed(
+            raise AccessDeniedError(
                 f"the local service's token was not sent to {host}: it is for this machine only. Connect to that "
                 "endpoint with batchhvd.connect() and a credential of its own"
             )

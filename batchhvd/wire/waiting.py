@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from attrs import define, field, frozen
 
-from batchhvd.errors import Unavailable, WaitTimeout
+from batchhvd.errors import UnavailableError, WaitTimeoutError
 
 T = TypeVar("T")
 Report = Callable[[str], None]
@@ -83,7 +83,7 @@ def wait_until(
     """Reads until it is done and returns what was read last.
 
     Args:
-        read: looks once; what it raises ends the wait, but for ``Unavailable`` (see ``patience``).
+        read: looks once; what it raises ends the wait, but for ``UnavailableError`` (see ``patience``).
         done: whether the state is the one waited for; it raises where that state can no longer be reached.
         timeout: seconds from now, or None for ``LONGEST``; the last look happens when they are over.
         describe: the state in a few words, for the error and the progress line.
@@ -94,8 +94,8 @@ def wait_until(
         report: is told each change of the progress line, or None.
 
     Raises:
-        WaitTimeout: the time is over.
-        Unavailable: the service did not answer at all, or not for ``patience`` seconds.
+        WaitTimeoutError: the time is over.
+        UnavailableError: the service did not answer at all, or not for ``patience`` seconds.
     """
     clock = clock or SystemClock()
     limit = LONGEST if timeout is None else timeout
@@ -148,7 +148,7 @@ class _Watch:
         """Looks once and says whether the goal is reached; it is not where the service is away and that is forgiven."""
         try:
             value = read()
-        except Unavailable as error:
+        except UnavailableError as error:
             if not self.forgives(error):
                 raise
             return False
@@ -165,7 +165,7 @@ class _Watch:
         if self.report is not None:
             self.report(line)
 
-    def forgives(self, error: Unavailable) -> bool:
+    def forgives(self, error: UnavailableError) -> bool:
         """Whether to go on: the service answered before, and has been away for less than ``patience`` seconds."""
         if self.answered is None or self.clock.monotonic() - self.answered >= self.patience:
             return False
@@ -176,9 +176,9 @@ class _Watch:
     def waited(self) -> float:
         return self.clock.monotonic() - self.started
 
-    def timeout(self) -> WaitTimeout:
+    def timeout(self) -> WaitTimeoutError:
         goal = f" for {self.what}" if self.what else ""
-        return WaitTimeout(
+        return WaitTimeoutError(
             f"waited {self.waited:.0f} s{goal}, last seen: {self.seen}. It goes on by itself; wait again, with a "
             "longer timeout where it needs one",
             last_state=self.seen,

@@ -83,13 +83,13 @@ def test_a_mistake_is_said_in_a_line_and_ends_with_2(arguments, words, tmp_path,
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (errors.NotFound("x"), 3),
-        (errors.Unavailable("x"), 4),
-        (errors.WaitTimeout("x"), 5),
+        (errors.NotFoundError("x"), 3),
+        (errors.UnavailableError("x"), 4),
+        (errors.WaitTimeoutError("x"), 5),
         (errors.SpecError("x"), 2),
-        (errors.Refused("x"), 1),
-        (errors.JobFailed("x", exit_code=9), 1),
-        (errors.EngineMissing("x"), 1),
+        (errors.BadRequestError("x"), 1),
+        (errors.JobFailedError("x", exit_code=9), 1),
+        (errors.EngineMissingError("x"), 1),
     ],
 )
 def test_exit_codes(error, code):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from batchhvd.errors import Conflict, NotFound
+from batchhvd.errors import ConflictError, NotFoundError
 from batchhvd.service.arm import operations
 from batchhvd.service.description.schema import Reader, Schema, refuse
 from batchhvd.service.http import paging
@@ -29,7 +29,7 @@ def read(schema: Schema, body: Any) -> Any:
     """Returns a body as a schema has it.
 
     Raises:
-        Refused: 400, with the JSON pointer of the first wrong field.
+        BadRequestError: 400, with the JSON pointer of the first wrong field.
     """
     reader = Reader(lambda part: part)
     value = reader.read(schema, {} if body is None else body)
@@ -41,11 +41,11 @@ def group(here: Here, name: str) -> Record:
     """Returns a resource group.
 
     Raises:
-        NotFound: there is none of this name.
+        NotFoundError: there is none of this name.
     """
     record = here.store.get(f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{name}")
     if record is None:
-        raise NotFound(
+        raise NotFoundError(
             f"Resource group '{name}' could not be found; create it first.", status=404, code="ResourceGroupNotFound"
         )
     return record
@@ -55,12 +55,12 @@ def open_group(here: Here, name: str) -> Record:
     """Returns a resource group that takes new resources.
 
     Raises:
-        NotFound: there is none of this name.
-        Conflict: it is being deleted.
+        NotFoundError: there is none of this name.
+        ConflictError: it is being deleted.
     """
     record = group(here, name)
     if record.document["properties"]["provisioningState"] == "Deleting":
-        raise Conflict(
+        raise ConflictError(
             f"Resource group '{name}' is being deleted; try again when it is gone.",
             status=409,
             code="ResourceGroupBeingDeleted",
@@ -108,7 +108,7 @@ def put_group(here: Here, ask: Ask) -> Answer:
 
 def _replace_group(here: Here, old: Record, body: dict[str, Any]) -> Answer:
     if _location(old.document["location"]) != _location(body["location"]):
-        raise Conflict(
+        raise ConflictError(
             f"Resource group '{old.document['name']}' exists already, in location '{old.document['location']}'.",
             status=409,
             code="InvalidResourceGroupLocation",
@@ -215,7 +215,9 @@ def get_provider(here: Here, ask: Ask) -> Answer:
     for name in _PROVIDERS:
         if name.lower() == ask.names["provider"].lower():
             return Answer(200, _provider(name))
-    raise NotFound(f"There is no provider '{ask.names['provider']}' here.", status=404, code="InvalidResourceNamespace")
+    raise NotFoundError(
+        f"There is no provider '{ask.names['provider']}' here.", status=404, code="InvalidResourceNamespace"
+    )
 
 
 def _provider(name: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from batchhvd.errors import NotFound
+from batchhvd.errors import NotFoundError
 from batchhvd.service.http.exchange import SUBSCRIPTION, Answer, Ask, Here
 from batchhvd.service.store.records import Record
 
@@ -70,7 +70,7 @@ def _find(here: Here, ask: Ask) -> Record:
     id = f"/subscriptions/{SUBSCRIPTION}{provider}{ask.names['location']}/operations/{ask.names['operation']}"
     record = here.store.get(id)
     if record is None:
-        raise NotFound(f"There is no operation {ask.names['operation']}.", status=404, code="OperationNotFound")
+        raise NotFoundError(f"There is no operation {ask.names['operation']}.", status=404, code="OperationNotFound")
     return record
 
 

@@ -7,7 +7,7 @@ import re
 import secrets
 from typing import Any
 
-from batchhvd.errors import Conflict, NotFound, Refused
+from batchhvd.errors import BadRequestError, ConflictError, NotFoundError
 from batchhvd.service.arm.groups import group, open_group, read
 from batchhvd.service.description.schema import Schema
 from batchhvd.service.http import paging
@@ -60,10 +60,10 @@ def put_account(here: Here, ask: Ask) -> Answer:
     parent = open_group(here, ask.names["group"])
     body, name = read(CREATE, ask.body), ask.names["account"]
     if not valid(name):
-        raise Refused(f"{_naming(name)}.", status=400, code="AccountNameInvalid", target="accountName")
+        raise BadRequestError(f"{_naming(name)}.", status=400, code="AccountNameInvalid", target="accountName")
     old = find(here.store, name)
     if old is not None and old.parent != parent.id.lower():
-        raise Conflict(f"{_taken(name)}.", status=409, code="StorageAccountAlreadyTaken")
+        raise ConflictError(f"{_taken(name)}.", status=409, code="StorageAccountAlreadyTaken")
     if old is not None:
         changed = here.store.update(old.id, lambda document, private: document.update(tags=body.get("tags", {})))
         return Answer(200, shown(changed or old, ask))
@@ -128,12 +128,12 @@ def account(here: Here, ask: Ask) -> Record:
     """Returns the account that a path names.
 
     Raises:
-        NotFound: there is no such group or account.
+        NotFoundError: there is no such group or account.
     """
     parent = group(here, ask.names["group"])
     record = here.store.get(f"{parent.id}/providers/Microsoft.Storage/storageAccounts/{ask.names['account']}")
     if record is None:
-        raise NotFound(
+        raise NotFoundError(
             f"The storage account '{ask.names['account']}' was not found in the group '{parent.document['name']}'.",
             status=404,
             code="ResourceNotFound",
@@ -157,7 +157,7 @@ def delete_account(here: Here, ask: Ask) -> Answer:
     group(here, ask.names["group"])
     try:
         record = account(here, ask)
-    except NotFound:
+    except NotFoundError:
         return Answer(204)
     _refuse_in_use(here, record)
     here.store.delete(record.id)
@@ -169,7 +169,7 @@ def _refuse_in_use(here: Here, record: Record) -> None:
     for job in here.store.list("jobs"):
         active = job.document["properties"]["executionState"] not in ("succeeded", "failed")
         if active and record.document["name"] in job.private.get("keys", {}):
-            raise Conflict(
+            raise ConflictError(
                 f"The storage account '{record.document['name']}' is mounted by the job {job.id}; end it first.",
                 status=409,
                 code="StorageAccountInUse",
@@ -185,7 +185,7 @@ def regenerate_key(here: Here, ask: Ask) -> Answer:
     """Replaces one key; what was signed with it is refused from now on."""
     record, name = account(here, ask), read(_KEY, ask.body)["keyName"]
     if name.startswith("kerb"):
-        raise Refused("There are no Kerberos keys here.", status=400, code="NotSupported", target="/keyName")
+        raise BadRequestError("There are no Kerberos keys here.", status=400, code="NotSupported", target="/keyName")
 
     def change(document: dict[str, Any], private: dict[str, Any]) -> None:
         private["keys"] = [_new_key(name) if key["keyName"] == name else key for key in private["keys"]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from batchhvd.errors import Conflict
+from batchhvd.errors import ConflictError
 from batchhvd.service.batchai import redact
 from batchhvd.service.batchai.workspaces import MOST_NODES, alive, find, fresh, name_of, named, open_parent
 from batchhvd.service.description.schema import Problem, refuse
@@ -78,7 +78,7 @@ def _repeat(here: Here, old: Record, wanted: Document) -> Answer:
     before = old.private["asked"]
     differ = sorted(name for name in {*before, *wanted} - {"scaleSettings"} if before.get(name) != wanted.get(name))
     if differ:
-        raise Conflict(
+        raise ConflictError(
             f"The cluster '{old.document['name']}' exists already with other settings ({', '.join(differ)}); "
             "delete it first, or use another name.",
             status=409,

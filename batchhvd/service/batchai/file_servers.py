@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import secrets
 
-from batchhvd.errors import Conflict
+from batchhvd.errors import ConflictError
 from batchhvd.service.batchai import redact
 from batchhvd.service.batchai.workspaces import alive, find, fresh, name_of, open_parent, parent_of
 from batchhvd.service.description.schema import Problem, refuse
@@ -57,7 +57,7 @@ def _problems(properties: Document) -> list[Problem]:
 def _repeat(old: Record, wanted: Document) -> Answer:
     if old.private["asked"] != wanted:
         name = old.document["name"]
-        raise Conflict(
+        raise ConflictError(
             f"The file server '{name}' exists already with other settings; delete it first, or use another name.",
             status=409,
             code="FileServerAlreadyExists",
@@ -83,7 +83,7 @@ def _refuse_in_use(here: Here, record: Record) -> None:
         volumes = properties.get("mountVolumes") or properties.get("nodeSetup", {}).get("mountVolumes", {})
         ids = {entry["fileServer"]["id"].lower() for entry in volumes.get("fileServers", ())}
         if not ended and record.id.lower() in ids:
-            raise Conflict(
+            raise ConflictError(
                 f"The file server '{record.document['name']}' is mounted by {user.id}; delete or end that first.",
                 status=409,
                 code="FileServerInUse",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from batchhvd.errors import Conflict
+from batchhvd.errors import ConflictError
 from batchhvd.service.arm import operations
 from batchhvd.service.batchai import redact
 from batchhvd.service.batchai.clusters import BY_NODE, logins, most_nodes
@@ -90,7 +90,7 @@ def _repeat(old: Record, wanted: Document) -> Answer:
     before = old.private["asked"]
     differ = sorted(name for name in {*before, *wanted} if before.get(name) != wanted.get(name))
     if differ:
-        raise Conflict(
+        raise ConflictError(
             f"The job '{old.document['name']}' exists already with other content ({', '.join(differ)}); "
             "use another name, or delete it first.",
             status=409,

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from attrs import frozen
 
-from batchhvd.errors import Refused
+from batchhvd.errors import BadRequestError
 from batchhvd.service.batchai.workspaces import named
 from batchhvd.service.http import paging
 from batchhvd.service.http.exchange import Answer, Ask, Here, text_of
@@ -59,7 +59,7 @@ def output_directory(here: Here, job: Record, id: str) -> tuple[str, str, str] |
     None where what it lies on has gone since.
 
     Raises:
-        Refused: 400, the job has no output directory of this id.
+        BadRequestError: 400, the job has no output directory of this id.
     """
     properties = job.document["properties"]
     segment = properties["jobOutputDirectoryPathSegment"]
@@ -74,7 +74,7 @@ def _output(properties: dict[str, Any], id: str) -> dict[str, Any]:
     outputs: dict[str, dict[str, Any]] = {entry["id"]: entry for entry in properties.get("outputDirectories", ())}
     if id not in outputs:
         known = ", ".join(["stdouterr", *outputs])
-        raise Refused(
+        raise BadRequestError(
             f"The job has no output directory '{id}'; it has: {known}.",
             status=400,
             code="InvalidOutputDirectoryId",
@@ -98,7 +98,7 @@ def _place(here: Here, properties: dict[str, Any], path: str) -> tuple[str, str,
 def _folder(here: Here, job: Record, id: str, directory: str) -> Folder | None:
     place = output_directory(here, job, id)
     if not mounts.inside(directory):
-        raise Refused(
+        raise BadRequestError(
             "directory must be a relative path that stays inside the output directory.",
             status=400,
             code="InvalidField",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from batchhvd.errors import Conflict, NotFound
+from batchhvd.errors import ConflictError, NotFoundError
 from batchhvd.service.arm import operations
 from batchhvd.service.arm.groups import group, mark_deleting, open_group
 from batchhvd.service.batchai import vm_sizes
@@ -39,7 +39,7 @@ def parent_of(here: Here, ask: Ask, type: str) -> Record:
     """Returns the resource that holds resources of a type, along the path of a request.
 
     Raises:
-        NotFound: it, or one above it, is not there.
+        NotFoundError: it, or one above it, is not there.
     """
     if type == "workspaces":
         return group(here, ask.names["resourceGroupName"])
@@ -52,7 +52,7 @@ def named(here: Here, ask: Ask, type: str) -> Record:
     """Returns the resource that a request's path names.
 
     Raises:
-        NotFound: it, or one above it, is not there.
+        NotFoundError: it, or one above it, is not there.
     """
     found = here.store.get(_id(ask, type))
     if found is not None:
@@ -75,11 +75,11 @@ def existing(record: Record | None, type: str, ask: Ask, code: str) -> Record:
     """Returns the record, if it is one.
 
     Raises:
-        NotFound: with the given code and the resource's kind and name.
+        NotFoundError: with the given code and the resource's kind and name.
     """
     if record is None:
         kind, name = type.removesuffix("s"), ask.names[_KINDS[type]]
-        raise NotFound(f"The {kind} '{name}' could not be found.", status=404, code=code, target=name)
+        raise NotFoundError(f"The {kind} '{name}' could not be found.", status=404, code=code, target=name)
     return record
 
 
@@ -92,8 +92,8 @@ def open_parent(here: Here, ask: Ask, type: str) -> Record:
     """Returns the parent for a new resource.
 
     Raises:
-        NotFound: it is not there.
-        Conflict: it is being deleted.
+        NotFoundError: it is not there.
+        ConflictError: it is being deleted.
     """
     parent = parent_of(here, ask, type)
     if parent.type == "groups":
@@ -105,10 +105,10 @@ def alive(record: Record) -> Record:
     """Returns the record if it may still be used.
 
     Raises:
-        Conflict: it is being deleted.
+        ConflictError: it is being deleted.
     """
     if record.document["properties"]["provisioningState"] == "deleting":
-        raise Conflict(
+        raise ConflictError(
             f"{record.id} is being deleted; try again when it is gone.", status=409, code="ResourceBeingDeleted"
         )
     return record
@@ -139,7 +139,7 @@ def create_workspace(here: Here, ask: Ask) -> Answer:
 
 def _replace_workspace(here: Here, old: Record, body: dict[str, Any]) -> Answer:
     if old.document["location"].lower() != body["location"].lower():
-        raise Conflict(
+        raise ConflictError(
             f"The workspace exists already, in location '{old.document['location']}'.",
             status=409,
             code="InvalidResourceLocation",

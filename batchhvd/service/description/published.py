@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import frozen
 
-from batchhvd.errors import Refused
+from batchhvd.errors import BadRequestError
 from batchhvd.service.description.schema import Reader, Schema, refuse
 from batchhvd.service.http.routes import Match, Routes
 
@@ -81,7 +81,7 @@ class Description:
         """Checks the path's parameters against their patterns.
 
         Raises:
-            Refused: 400, naming the parameter.
+            BadRequestError: 400, naming the parameter.
         """
         if all(shape.fullmatch(names[name]) for name, shape in self._shapes[operation.id]):
             return
@@ -95,7 +95,7 @@ class Description:
         """Returns the query with the defaults filled in.
 
         Raises:
-            Refused: 400, naming the parameter that is missing or wrong.
+            BadRequestError: 400, naming the parameter that is missing or wrong.
         """
         reader, result = Reader(self.resolve), dict(query)
         for parameter in operation.parameters:
@@ -108,12 +108,12 @@ class Description:
         """Returns the body as the description has it, and the pointers of the fields that it does not know.
 
         Raises:
-            Refused: 400, with the JSON pointer of the first wrong field.
+            BadRequestError: 400, with the JSON pointer of the first wrong field.
         """
         if operation.body is None:
             return None, []
         if body is None:
-            raise Refused("The body is missing.", status=400, code="InvalidRequestContent")
+            raise BadRequestError("The body is missing.", status=400, code="InvalidRequestContent")
         reader = Reader(self.resolve)
         value = reader.read(operation.body, body)
         refuse(reader.problems)

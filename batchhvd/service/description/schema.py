@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import Factory, frozen
 
-from batchhvd.errors import Refused
+from batchhvd.errors import BadRequestError
 
 Schema = Mapping[str, Any]
 _RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
@@ -187,14 +187,14 @@ def refuse(problems: list[Problem]) -> None:
     """Raises for the first problem, with all of them as details; does nothing where there are none.
 
     Raises:
-        Refused: 400, the target is the JSON pointer of the first wrong field.
+        BadRequestError: 400, the target is the JSON pointer of the first wrong field.
     """
     if not problems:
         return
     details = [{"code": "InvalidField", "message": f"{p.pointer} {p.text}.", "target": p.pointer} for p in problems]
     more = f" ({len(problems) - 1} more in the details)" if len(problems) > 1 else ""
     first = problems[0]
-    raise Refused(
+    raise BadRequestError(
         f"{first.pointer or 'The body'} {first.text}{more}.",
         status=400,
         code="InvalidField",

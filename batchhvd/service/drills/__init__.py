@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from batchhvd.errors import EngineError, NotFound
+from batchhvd.errors import EngineError, NotFoundError
 from batchhvd.service.drills.throttle import Throttle
 from batchhvd.service.files.sidecar import Sidecar
 from batchhvd.service.store.records import Store
@@ -28,7 +28,7 @@ def find(root: Path, job: str) -> Path:
         job: the job's resource id.
 
     Raises:
-        NotFound: there is no such job, or it has not been started.
+        NotFoundError: there is no such job, or it has not been started.
     """
     store = Store(root / "state.sqlite")
     try:
@@ -36,7 +36,7 @@ def find(root: Path, job: str) -> Path:
     finally:
         store.close()
     if record is None or "folder" not in record.private:
-        raise NotFound(f"there is no job {job} that has been started", code="ResourceNotFound", target=job)
+        raise NotFoundError(f"there is no job {job} that has been started", code="ResourceNotFound", target=job)
     return Path(record.private["folder"])
 
 
@@ -120,7 +120,7 @@ def fill_share(root: Path, account: str, share: str, size: int = 0) -> None:
         size: bytes.
 
     Raises:
-        NotFound: there is no such share.
+        NotFoundError: there is no such share.
     """
     _set_limit(root, account, share, size)
 
@@ -129,7 +129,7 @@ def free_share(root: Path, account: str, share: str) -> None:
     """Takes back what ``fill_share`` did.
 
     Raises:
-        NotFound: there is no such share.
+        NotFoundError: there is no such share.
     """
     _set_limit(root, account, share, None)
 
@@ -139,14 +139,14 @@ def stop_service(root: Path, number: int = signal.SIGTERM) -> None:
     try:
         pid = json.loads((root / "service.json").read_text(encoding="utf-8"))["pid"]
     except FileNotFoundError:
-        raise NotFound(f"no service has run in {root}", code="ResourceNotFound", target=str(root)) from None
+        raise NotFoundError(f"no service has run in {root}", code="ResourceNotFound", target=str(root)) from None
     _send(pid, number)
 
 
 def _set_limit(root: Path, account: str, share: str, size: int | None) -> None:
     place = root / "shares" / account / share
     if not place.is_dir():
-        raise NotFound(f"account {account} has no share {share}", code="ShareNotFound", target=str(place))
+        raise NotFoundError(f"account {account} has no share {share}", code="ShareNotFound", target=str(place))
     notes = Sidecar(root / "shares" / ".files" / "sidecar.sqlite")
     name, inode = f"{account}/{share}", place.stat().st_ino
     try:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from attrs import field, frozen
 
-from batchhvd.errors import Refused
+from batchhvd.errors import BadRequestError
 from batchhvd.service.store.records import Record, Store
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
@@ -108,7 +108,7 @@ def read_json(body: bytes) -> Any:
     """Returns a body's JSON value, None for an empty body.
 
     Raises:
-        Refused: it is not JSON, or holds text that no file name, variable or document can hold.
+        BadRequestError: it is not JSON, or holds text that no file name, variable or document can hold.
     """
     if not body.strip():
         return None
@@ -117,9 +117,9 @@ def read_json(body: bytes) -> Any:
         plain = json.dumps(value, ensure_ascii=False)
         plain.encode()
     except (ValueError, RecursionError) as error:
-        raise Refused(f"The body is not JSON: {error}.", status=400, code="InvalidRequestContent") from error
+        raise BadRequestError(f"The body is not JSON: {error}.", status=400, code="InvalidRequestContent") from error
     if "\\u0000" in plain and "\0" in _texts(value):
-        raise Refused("The body holds the character NUL.", status=400, code="InvalidRequestContent")
+        raise BadRequestError("The body holds the character NUL.", status=400, code="InvalidRequestContent")
     return value
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
-from batchhvd.errors import Refused
+from batchhvd.errors import BadRequestError
 from batchhvd.service.http.exchange import Answer, Ask
 from batchhvd.service.store.records import Record
 
@@ -29,7 +29,7 @@ def records(
         show: what of a resource the page holds.
 
     Raises:
-        Refused: 400, the query's token or number is none.
+        BadRequestError: 400, the query's token or number is none.
     """
     most, after = _most(ask), _after(ask)
     if after and not (after.isascii() and after.isdigit() and len(after) < 19):
@@ -42,7 +42,7 @@ def page(ask: Ask, items: Sequence[T], key: Callable[[T], str], show: Callable[[
     """Returns one page of items that are sorted by ``key``.
 
     Raises:
-        Refused: 400, the query's token or number is none.
+        BadRequestError: 400, the query's token or number is none.
     """
     most, after = _most(ask), _after(ask)
     return _page(ask, [item for item in items if not after or key(item) > after], most, key, show)
@@ -58,7 +58,9 @@ def _page(ask: Ask, rest: Sequence[T], most: int, key: Callable[[T], str], show:
 def _most(ask: Ask) -> int:
     text = ask.query.get("maxresults", "1000")
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:5]) <= 1000):
-        raise Refused("maxresults must be from 1 to 1000.", status=400, code="InvalidField", target="maxresults")
+        raise BadRequestError(
+            "maxresults must be from 1 to 1000.", status=400, code="InvalidField", target="maxresults"
+        )
     return int(text)
 
 
@@ -69,8 +71,10 @@ def _after(ask: Ask) -> str:
         raise _no_token() from error
 
 
-def _no_token() -> Refused:
-    return Refused(f"{TOKEN} is none that this service gave out.", status=400, code="InvalidField", target=TOKEN)
+def _no_token() -> BadRequestError:
+    return BadRequestError(
+        f"{TOKEN} is none that this service gave out.", status=400, code="InvalidField", target=TOKEN
+    )
 
 
 def _next(ask: Ask, last: str) -> str:

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from attrs import Factory, define, frozen
 
-from batchhvd.errors import NotFound, Refused
+from batchhvd.errors import BadRequestError, NotFoundError
 
 T = TypeVar("T")
 
@@ -54,8 +54,8 @@ class Routes(Generic[T]):
         """Returns what a raw (percent-encoded) path leads to.
 
         Raises:
-            NotFound: no template fits.
-            Refused: a template fits, but not with this method (405), or a segment is not UTF-8 (400).
+            NotFoundError: no template fits.
+            BadRequestError: a template fits, but not with this method (405), or a segment is not UTF-8 (400).
         """
         nodes = list(_walk(self._root, segments(path), 0, ()))
         for node, values in nodes:
@@ -64,17 +64,17 @@ class Routes(Generic[T]):
                 return Match(target, dict(zip(names, values, strict=True)))
         methods = sorted({known for node, _ in nodes for known in node.targets})
         if methods:
-            raise Refused(
+            raise BadRequestError(
                 f"{method} is not possible here; {', '.join(methods)} is.", status=405, code="MethodNotAllowed"
             )
-        raise NotFound(f"Nothing is at {path}.", status=404, code="InvalidResourcePath")
+        raise NotFoundError(f"Nothing is at {path}.", status=404, code="InvalidResourcePath")
 
 
 def segments(path: str) -> list[str]:
     """Returns a raw path's segments, decoded; doubled and trailing slashes do not count.
 
     Raises:
-        Refused: a segment is not UTF-8.
+        BadRequestError: a segment is not UTF-8.
     """
     parts = [part for part in path.split("/") if part]
     if "%" not in path:
@@ -82,7 +82,7 @@ def segments(path: str) -> list[str]:
     try:
         return [unquote(part, errors="strict") for part in parts]
     except UnicodeDecodeError as error:
-        raise Refused("The path is not UTF-8.", status=400, code="InvalidRequestUri") from error
+        raise BadRequestError("The path is not UTF-8.", status=400, code="InvalidRequestUri") from error
 
 
 def _walk(

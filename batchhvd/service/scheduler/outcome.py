@@ -18,8 +18,8 @@ _CODES = {
     "engine": "EngineFailed",
 }
 _HOROVOD = (
-    ("HorovodBroken", re.compile(r"\bHorovodBroken\b")),
-    ("HorovodMissing", re.compile(r"\bHorovodMissing\b|No module named 'horovod")),
+    ("HorovodBroken", re.compile(r"\bHorovodBrokenError\b")),
+    ("HorovodMissing", re.compile(r"\bHorovodMissingError\b|No module named 'horovod")),
 )
 
 

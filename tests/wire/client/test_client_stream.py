@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import batchhvd
-from batchhvd import NotFound
+from batchhvd import NotFoundError
 from batchhvd.resources.session import Session
 from batchhvd.wire.connection import LOCAL_SUBSCRIPTION, Connection
 
@@ -145,7 +145,7 @@ def _time_requests(connection: Connection) -> list[float]:
 
 def test_what_a_job_never_wrote(place: Any) -> None:
     job = place.run("true").wait(timeout=30)
-    with pytest.raises(NotFound, match=r"without writing 'stdot.txt'. Its files are: .*stdout\.txt"):
+    with pytest.raises(NotFoundError, match=r"without writing 'stdot.txt'. Its files are: .*stdout\.txt"):
         list(job.stream("stdot.txt"))
     assert list(job.stream("stdout.txt")) == []
     failed = place.run("exit 4").wait("ended", timeout=30)
