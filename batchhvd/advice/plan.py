@@ -13,8 +13,9 @@ from typing import Any, Protocol
 from attrs import asdict, field, frozen
 
 from batchhvd.spec.job import CustomMpi, CustomToolkit, Horovod, JobSpec, Mount, OtherToolkit
+from batchhvd.wire.facts.mount_roots import JOB_ROOT
 
-ROOT = "$AZ_BATCHAI_JOB_MOUNT_ROOT"
+ROOT = f"${JOB_ROOT}"
 
 # Sizes that Batch AI offered and Azure has retired, with those that are nearest to them in price and speed of a GPU.
 # Source: Azure's migration guides for NC, NC v2 and ND (2023) and for NC v3 (2025). The one for NV (2023) names NV v3,
@@ -277,7 +278,7 @@ def _locate(path: str, mounts: Sequence[Mount]) -> tuple[Mount | None, str]:
 
 def path_of(text: str) -> str | None:
     """Returns what follows the job's mount root in a path; None for any other path."""
-    for root in (ROOT, "${AZ_BATCHAI_JOB_MOUNT_ROOT}"):
+    for root in (ROOT, f"${{{JOB_ROOT}}}"):
         if text == root or text.startswith(root + "/"):
             return posixpath.normpath(text[len(root) :].strip("/") or ".")
     return None

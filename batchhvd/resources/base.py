@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -12,6 +11,7 @@ from attrs import define, field, frozen
 
 from batchhvd.errors import NotFoundError, ResourceFailedError, SpecError, WaitTimeoutError
 from batchhvd.wire.connection import Connection
+from batchhvd.wire.facts.times import read_moment
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -271,9 +271,7 @@ def moment(text: object) -> datetime | None:
     """Returns the wire's time (ISO 8601) with its zone; None for none."""
     if not text:
         return None
-    # Python 3.10 reads neither "Z" nor seven digits behind the point, which Azure writes.
-    digits = re.sub(r"(\.\d{6})\d+", r"\1", str(text).replace("Z", "+00:00"))
-    return datetime.fromisoformat(re.sub(r"\.(\d{1,5})(?=\D)", lambda part: f".{part[1]:0<6}", digits))
+    return read_moment(str(text))
 
 
 def wire(model: Any) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from batchhvd.errors import ConflictError, ServiceError, SpecError, UnavailableError, WaitTimeoutError
 from batchhvd.resources.base import Listing
 from batchhvd.resources.workspace import ResourceGroup
-from batchhvd.wire.connection import LOCAL_SUBSCRIPTION, Connection
+from batchhvd.wire.connection import Connection
+from batchhvd.wire.facts.identity import SUBSCRIPTION
 from batchhvd.wire.loopback import Token, read_about, read_endpoint
 from batchhvd.wire.waiting import Pace, wait_until
 
@@ -103,7 +104,7 @@ def local(root: str | os.PathLike[str] | None = None, *, engine: str = _ENGINE) 
         ConflictError: one runs there with another engine than the one asked for by name.
     """
     folder = str(Path(root).expanduser().absolute()) if root is not None else str(default_root())
-    connection = Connection(read_endpoint(folder) or "http://127.0.0.1", LOCAL_SUBSCRIPTION, root=folder)
+    connection = Connection(read_endpoint(folder) or "http://127.0.0.1", SUBSCRIPTION, root=folder)
     if not _answers(connection):
         _start(connection, folder, engine)
     elif engine not in (_ENGINE, read_about(folder).get("engine")):
@@ -141,7 +142,7 @@ def connect(
     )
     if given is None and root is None and os.environ.get("BATCHHVD_TOKEN"):
         given = Token(os.environ["BATCHHVD_TOKEN"])
-    chosen = subscription or (LOCAL_SUBSCRIPTION if found.loopback else os.environ.get("AZURE_SUBSCRIPTION_ID"))
+    chosen = subscription or (SUBSCRIPTION if found.loopback else os.environ.get("AZURE_SUBSCRIPTION_ID"))
     if not chosen:
         raise SpecError("no subscription is given", remedy="give subscription=…, or set AZURE_SUBSCRIPTION_ID")
     return Session(Connection(endpoint, chosen, root=root, credential=given))

@@ -27,10 +27,11 @@ from batchhvd.service.batchai import output_files as outputs
 from batchhvd.service.batchai import workspaces as batchai
 from batchhvd.service.description.published import VERSION, Description, Operation
 from batchhvd.service.http import paging, tokens
-from batchhvd.service.http.exchange import SUBSCRIPTION, Answer, Ask, FileService, Handler, Here, read_json
+from batchhvd.service.http.exchange import Answer, Ask, FileService, Handler, Here, read_json
 from batchhvd.service.http.routes import Match, Routes
 from batchhvd.service.status import page, summary
 from batchhvd.service.store.records import Store
+from batchhvd.wire.facts.identity import SUBSCRIPTION
 
 log = logging.getLogger("batchhvd.service")
 

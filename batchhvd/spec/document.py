@@ -15,9 +15,9 @@ from batchhvd.spec import placeholders
 from batchhvd.spec import schema as jobschema
 from batchhvd.spec.json_source import Source
 from batchhvd.spec.placeholders import Mountable
+from batchhvd.wire.facts.secrets import SECRET_FIELDS
 
 _SCHEMA = "https://raw.githubusercontent.com/Azure/BatchAI/master/schemas/2018-05-01/{}.json"
-_SECRET = frozenset({"accountKey", "password", "adminUserPassword", "instrumentationKey"})
 
 
 def opened(
@@ -78,7 +78,7 @@ def cleaned(value: Any) -> Any:
 def public(value: Any) -> Any:
     """Returns a document without keys and passwords (and without the objects that held nothing else)."""
     if isinstance(value, Mapping):
-        kept = {name: public(item) for name, item in value.items() if name not in _SECRET}
+        kept = {name: public(item) for name, item in value.items() if name not in SECRET_FIELDS}
         return {name: item for name, item in kept.items() if item != {} or value[name] == {}}
     if isinstance(value, (list, tuple)):
         return [public(item) for item in value]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import Any
 
 from attrs import field, frozen
@@ -32,7 +33,7 @@ from batchhvd.spec.toolkits import (
     OutputDirectory,
     Task,
 )
-from batchhvd.wire import durations
+from batchhvd.wire.facts.times import write_duration
 
 __all__ = [
     "AutoScale",
@@ -228,7 +229,7 @@ class JobSpec:
 
     def _document(self, secrets: list[dict[str, Any]]) -> dict[str, Any]:
         image = {"imageSourceRegistry": {"image": self.image}}
-        longest = durations.text(self.max_seconds) if self.max_seconds else None
+        longest = write_duration(timedelta(seconds=self.max_seconds)) if self.max_seconds else None
         fixed = {
             "schedulingPriority": self.priority if self.priority != "normal" else None,
             "nodeCount": self.nodes,

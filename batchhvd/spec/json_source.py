@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from attrs import field, frozen
 
 from batchhvd.errors import SpecError
+from batchhvd.wire.facts.pointers import child
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _DEPTH = 60  # the published files nest eight deep; beyond this Python's own stack would end first
@@ -94,11 +95,6 @@ def parse(text: str, *, file: str = "") -> Source:
     reader = _Reader(text, file)
     value = reader.document()
     return Source(value, file, text, reader.places, reader.keys)
-
-
-def child(pointer: str, name: str | int) -> str:
-    """Returns the pointer of a member or item below another (RFC 6901)."""
-    return f"{pointer}/" + str(name).replace("~", "~0").replace("/", "~1")
 
 
 def _position(text: str, index: int) -> tuple[int, int]:

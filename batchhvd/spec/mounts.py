@@ -10,8 +10,9 @@ from urllib.parse import unquote, urlsplit
 from attrs import field, frozen
 
 from batchhvd.errors import SpecError
+from batchhvd.wire.facts.mount_roots import JOB_ROOT
 
-ROOT = "$AZ_BATCHAI_JOB_MOUNT_ROOT"
+ROOT = f"${JOB_ROOT}"
 
 
 class MountPath(str):

@@ -8,9 +8,10 @@ from typing import Any, Protocol
 
 from attrs import evolve
 
-from batchhvd.spec.json_source import Source, child
+from batchhvd.spec.json_source import Source
 from batchhvd.spec.mounts import Mount
 from batchhvd.spec.schema import nearest
+from batchhvd.wire.facts.pointers import child
 
 ACCOUNT = "<AZURE_BATCHAI_STORAGE_ACCOUNT>"
 KEY = "<AZURE_BATCHAI_STORAGE_KEY>"

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
+from batchhvd.errors import SpecError
 from batchhvd.spec import document as specdocument
 from batchhvd.spec.document import placed
-from batchhvd.spec.json_source import Source, child
+from batchhvd.spec.json_source import Source
 from batchhvd.spec.mounts import KINDS, Mount, Volume
 from batchhvd.spec.schema import toolkits
 from batchhvd.spec.toolkits import TOOLKITS, InputDirectory, OtherToolkit, OutputDirectory, Task
-from batchhvd.wire import durations
+from batchhvd.wire.facts.pointers import child
+from batchhvd.wire.facts.times import read_duration
 
 # What the service adds to a job that it shows (the description's JobProperties less its JobBaseProperties).
 _SHOWN = frozenset(
@@ -27,7 +30,7 @@ _SHOWN = frozenset(
         "toolType",
     }
 )
-_WEEK = 7 * 86400.0  # the description's default
+_WEEK = timedelta(days=7)  # the description's default
 _Value = TypeVar("_Value")
 
 
@@ -63,7 +66,7 @@ def shown(properties: Mapping[str, Any]) -> dict[str, Any]:
     for name in TOOLKITS.keys() & kept.keys():
         kept[name] = _less(kept[name] or {}, {"processCount": properties.get("nodeCount")})
     limit = (kept.get("constraints") or {}).get("maxWallClockTime")
-    if limit and durations.seconds(limit) == _WEEK:
+    if limit and (read_duration(limit) or timedelta()) == _WEEK:
         kept["constraints"] = _less(kept["constraints"], {"maxWallClockTime": limit})
     volumes = kept.get("mountVolumes") or {}
     modes = {"fileMode": "0777", "directoryMode": "0777"}
@@ -99,9 +102,21 @@ def _take(rest: dict[str, Any], name: str, *below: str) -> Any:
     return value
 
 
+def duration_seconds(text: str) -> float:
+    """Returns the seconds of a duration such as ``"PT1H30M"`` or ``"7.00:00:00"``.
+
+    Raises:
+        SpecError: the text is not a duration.
+    """
+    length = read_duration(text)
+    if length is None:
+        raise SpecError(f'"{text}" is not a duration', remedy='write "PT1H30M" or "0.01:30:00" for an hour and a half')
+    return length.total_seconds()
+
+
 def _limit(source: Source, text: str | None) -> float | None:
     with placed(source, "/properties/constraints/maxWallClockTime"):
-        return durations.seconds(text) if text else None
+        return duration_seconds(text) if text else None
 
 
 def _volumes(source: Source, block: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from batchhvd.spec.json_source import Source, child
+from batchhvd.spec.json_source import Source
+from batchhvd.wire.facts.pointers import child
 
 # The account, its key, the cluster and the administrator are filled in when the resource is created.
 _FILLED = frozenset({"accountName", "credentials", "cluster", "userAccountSettings", "vmSize"})

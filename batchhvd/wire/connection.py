@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
     from azure.storage.fileshare import ShareClient, ShareServiceClient
 
-LOCAL_SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
-"""The subscription id of every local service."""
 
 AGAIN = {"retry_on_methods": ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")}
 """An option for operations whose POST or PATCH may be sent twice: azure-core repeats neither unasked."""

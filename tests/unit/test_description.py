@@ -10,8 +10,8 @@ import pytest
 from batchhvd.errors import BadRequestError, NotFoundError
 from batchhvd.service.app import handlers
 from batchhvd.service.description.published import Description
-from batchhvd.service.description.schema import duration, duration_text
 from batchhvd.service.http.routes import Routes
+from batchhvd.wire.facts.times import read_duration, write_duration
 
 DESCRIPTION = Description.published()
 OPERATIONS = {operation.id: operation for operation in DESCRIPTION.operations}
@@ -159,10 +159,10 @@ def test_the_query_is_checked_and_completed() -> None:
     ],
 )
 def test_durations(text: str, seconds: float, shown: str) -> None:
-    length = duration(text)
-    assert length == timedelta(seconds=seconds) and duration_text(length) == shown
+    length = read_duration(text)
+    assert length == timedelta(seconds=seconds) and write_duration(length) == shown
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "7", "P1Y", "-P1D", "P1D ", "P" + "9" * 30 + "D"])
 def test_no_durations(text: str) -> None:
-    assert duration(text) is None
+    assert read_duration(text) is None

@@ -9,8 +9,9 @@ from batchhvd.errors import ConflictError, NotFoundError
 from batchhvd.service.arm import operations
 from batchhvd.service.description.schema import Reader, Schema, refuse
 from batchhvd.service.http import paging
-from batchhvd.service.http.exchange import SUBSCRIPTION, TENANT, Answer, Ask, Handler, Here
+from batchhvd.service.http.exchange import Answer, Ask, Handler, Here
 from batchhvd.service.store.records import Record
+from batchhvd.wire.facts.identity import SUBSCRIPTION, TENANT
 
 _TAGS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
 GROUP: Schema = {"required": ["location"], "properties": {"location": {"type": "string"}, "tags": _TAGS}}

@@ -10,8 +10,9 @@ import uuid
 from typing import Any
 
 from batchhvd.errors import NotFoundError
-from batchhvd.service.http.exchange import SUBSCRIPTION, Answer, Ask, Here
+from batchhvd.service.http.exchange import Answer, Ask, Here
 from batchhvd.service.store.records import Record
+from batchhvd.wire.facts.identity import SUBSCRIPTION
 
 # Clients sleep this long between two looks. It must be a whole number above zero: 0 means "not given" to azure-core,
 # and azure-cli 2.0.60 fails on a fraction.

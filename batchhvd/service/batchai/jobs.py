@@ -15,20 +15,8 @@ from batchhvd.service.http.exchange import Answer, Ask, Document, Here
 from batchhvd.service.mounts import model as mounts
 from batchhvd.service.mounts import rules as mount_rules
 from batchhvd.service.store.records import Record
+from batchhvd.wire.facts.toolkits import TOOL_TYPES
 
-# The toolkit blocks of the description and the toolType that a GET shows. The description's enum has no word for
-# PyTorch; its text does.
-TOOLKITS = {
-    "cntkSettings": "cntk",
-    "pyTorchSettings": "pytorch",
-    "tensorFlowSettings": "tensorflow",
-    "caffeSettings": "caffe",
-    "caffe2Settings": "caffe2",
-    "chainerSettings": "chainer",
-    "customToolkitSettings": "custom",
-    "customMpiSettings": "custommpi",
-    "horovodSettings": "horovod",
-}
 RUNNABLE = ("horovodSettings", "customMpiSettings", "customToolkitSettings")
 MOST_RANKS = 10_000
 _WEEK = {"maxWallClockTime": "P7D"}
@@ -69,12 +57,12 @@ def _put(
 
 
 def _complete(properties: Document) -> Document:
-    kind = next(name for name in TOOLKITS if name in properties)
+    kind = next(name for name in TOOL_TYPES if name in properties)
     toolkit = dict(properties[kind])
     if kind not in ("customToolkitSettings", "tensorFlowSettings", "caffe2Settings"):
         toolkit.setdefault("processCount", properties["nodeCount"])
     constraints = {**_WEEK, **properties.get("constraints", {})}
-    return {**properties, kind: toolkit, "toolType": TOOLKITS[kind], "constraints": constraints}
+    return {**properties, kind: toolkit, "toolType": TOOL_TYPES[kind], "constraints": constraints}
 
 
 def _asked(properties: Document) -> Document:
@@ -101,10 +89,10 @@ def _repeat(old: Record, wanted: Document) -> Answer:
 
 
 def _toolkit_problems(properties: Document) -> list[Problem]:
-    given = [name for name in TOOLKITS if name in properties]
+    given = [name for name in TOOL_TYPES if name in properties]
     if len(given) != 1:
         names = ", ".join(given) or "none"
-        return [Problem("/properties", f"must hold exactly one of {', '.join(TOOLKITS)}; it holds: {names}")]
+        return [Problem("/properties", f"must hold exactly one of {', '.join(TOOL_TYPES)}; it holds: {names}")]
     kind, at = given[0], f"/properties/{given[0]}"
     if kind not in RUNNABLE:
         return [Problem(at, f"is not supported here: {kind} jobs; use one of {', '.join(RUNNABLE)}")]

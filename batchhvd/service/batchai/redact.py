@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from batchhvd.wire.facts.secrets import SECRET_FIELDS
+
 # A GET of the published examples shows no more of a user's account than the name, so the public key goes as well.
-_HIDDEN = frozenset({"accountKey", "password", "adminUserPassword", "adminUserSshPublicKey", "instrumentationKey"})
+_HIDDEN = SECRET_FIELDS | {"adminUserSshPublicKey"}
 
 
 def visible(value: Any) -> Any:

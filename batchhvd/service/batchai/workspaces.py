@@ -10,8 +10,9 @@ from batchhvd.service.arm.groups import group, mark_deleting, open_group
 from batchhvd.service.batchai import vm_sizes
 from batchhvd.service.description.published import Description
 from batchhvd.service.http import paging
-from batchhvd.service.http.exchange import SUBSCRIPTION, Answer, Ask, Here
+from batchhvd.service.http.exchange import Answer, Ask, Here
 from batchhvd.service.store.records import Record
+from batchhvd.wire.facts.identity import SUBSCRIPTION
 
 # How many nodes one cluster may ask for.
 MOST_NODES = 1000

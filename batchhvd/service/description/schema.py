@@ -14,6 +14,8 @@ from typing import Any
 from attrs import Factory, frozen
 
 from batchhvd.errors import BadRequestError
+from batchhvd.wire.facts.pointers import child
+from batchhvd.wire.facts.times import read_duration, write_duration
 
 Schema = Mapping[str, Any]
 _RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
@@ -58,7 +60,7 @@ class Reader:
         properties = schema.get("properties", {})
         result = {}
         for name, part in value.items():
-            at = f"{pointer}/{escape(name)}"
+            at = child(pointer, name)
             if name in properties:
                 if part is not None:
                     result[name] = self.read(properties[name], part, at)
@@ -72,7 +74,7 @@ class Reader:
     def _complete(self, schema: Schema, result: dict[str, Any], pointer: str) -> None:
         for name in needed(schema, self.resolve):
             if name not in result:
-                self.complain(f"{pointer}/{escape(name)}", "is missing")
+                self.complain(child(pointer, name), "is missing")
         for name, part in schema.get("properties", {}).items():
             default = default_of(part)
             if default is not None and name not in result:
@@ -113,10 +115,10 @@ class Reader:
         return self.complain(pointer, f"must be one of {', '.join(choices)}")
 
     def _duration(self, value: str, pointer: str) -> Any:
-        length = duration(value)
+        length = read_duration(value)
         if length is None or length <= timedelta(0):
             return self.complain(pointer, "must be a duration above zero such as PT2H or P7D")
-        return duration_text(length)
+        return write_duration(length)
 
 
 _READERS: dict[str, Callable[[Reader, Schema, Any, str], Any]] = {
@@ -143,44 +145,9 @@ def default_of(schema: Schema) -> Any:
     """Returns a field's default, None where it has none; durations in ISO 8601, which is what clients read."""
     default = schema.get("default")
     if default is not None and schema.get("format") == "duration":
-        length = duration(default)
-        return None if length is None else duration_text(length)
+        length = read_duration(default)
+        return None if length is None else write_duration(length)
     return default
-
-
-_ISO = re.compile(r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
-_CLOCK = re.compile(r"(?:(\d+)\.)?(\d+):(\d+):(\d+(?:\.\d+)?)")
-
-
-def duration(text: str) -> timedelta | None:
-    """Returns the length of ``P7DT1H2M3S`` or of the description's own ``7.00:00:00``; None where it is neither."""
-    iso, clock = _ISO.fullmatch(text), _CLOCK.fullmatch(text)
-    if iso is not None and any(iso.groups()):
-        weeks, days, hours, minutes, seconds = (float(part or 0) for part in iso.groups())
-    elif clock is not None:
-        weeks = 0.0
-        days, hours, minutes, seconds = (float(part or 0) for part in clock.groups())
-    else:
-        return None
-    try:
-        return timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
-    except OverflowError:
-        return None
-
-
-def duration_text(length: timedelta) -> str:
-    """Returns a duration in ISO 8601, such as ``P7D`` or ``PT1H2.5S``."""
-    hours, rest = divmod(length.seconds, 3600)
-    minutes, seconds = divmod(rest + length.microseconds / 1e6, 60)
-    date = f"{length.days}D" if length.days else ""
-    parts = ((hours, "H"), (int(minutes), "M"), (round(seconds, 6), "S"))
-    time = "".join(f"{value:g}{unit}" for value, unit in parts if value)
-    return f"P{date}" + (f"T{time}" if time else "")
-
-
-def escape(name: str) -> str:
-    """Returns a name as one token of a JSON pointer."""
-    return name.replace("~", "~0").replace("/", "~1")
 
 
 def refuse(problems: list[Problem]) -> None:

@@ -13,8 +13,6 @@ from attrs import field, frozen
 from batchhvd.errors import BadRequestError
 from batchhvd.service.store.records import Record, Store
 
-SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
-TENANT = "00000000-0000-0000-0000-00000000000a"
 Document = dict[str, Any]
 
 

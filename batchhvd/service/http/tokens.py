@@ -10,7 +10,8 @@ from urllib.parse import parse_qs
 
 from attrs import field, frozen
 
-from batchhvd.service.http.exchange import TENANT, Answer
+from batchhvd.service.http.exchange import Answer
+from batchhvd.wire.facts.identity import TENANT
 
 LIFETIME = 86400
 

@@ -11,8 +11,8 @@ from urllib.parse import unquote, urlsplit
 
 from attrs import frozen
 
-JOB_ROOT = "AZ_BATCHAI_JOB_MOUNT_ROOT"
-CLUSTER_ROOT = "AZ_BATCHAI_MOUNT_ROOT"
+from batchhvd.wire.facts.mount_roots import CLUSTER_ROOT, JOB_ROOT
+
 _BIND = (["mount", "--bind"], ["mount", "-B"], ["mount", "-o", "bind"], ["mount", "--rbind"], ["mount", "-R"])
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))(?=/|$)")
 

@@ -21,6 +21,8 @@ from typing import Any
 
 from attrs import frozen
 
+from batchhvd.wire.facts.times import write_moment
+
 IDLE_SECONDS = 60.0  # how long an automatically scaled cluster keeps a node that has nothing to do
 Document = dict[str, Any]
 
@@ -225,7 +227,7 @@ def count(properties: Document, private: Document, busy: set[str], now: float) -
     state = "steady" if steady else "resizing"
     if properties["allocationState"] != state:
         properties["allocationState"] = state
-        properties["allocationStateTransitionTime"] = stamp(now)
+        properties["allocationStateTransitionTime"] = write_moment(now)
 
 
 def states(private: Mapping[str, Any], busy: set[str]) -> dict[str, str]:
@@ -242,13 +244,3 @@ def _state(private: Mapping[str, Any], name: str, leaving: set[str], busy: set[s
     if name in private["unusable"] or name in private.get("broken", ()):
         return "unusable"
     return "running" if name in busy else "idle"
-
-
-def stamp(now: float) -> str:
-    """Returns a time as the documents show it: UTC, with milliseconds."""
-    return datetime.fromtimestamp(now, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def moment(text: str) -> float:
-    """Returns the seconds since 1970 of a time as ``stamp`` writes it."""
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()

@@ -13,8 +13,9 @@ from attrs import field, frozen
 from batchhvd.engines.base import Task
 from batchhvd.service.batchai import vm_sizes
 from batchhvd.service.mounts import model as mounts
-from batchhvd.service.mounts.model import CLUSTER_ROOT, JOB_ROOT, Mount
+from batchhvd.service.mounts.model import Mount
 from batchhvd.service.store.records import Record
+from batchhvd.wire.facts.mount_roots import CLUSTER_ROOT, JOB_ROOT
 
 Document = Mapping[str, Any]
 STALL_SECONDS, STALL_ACTION, RETRIES = "BATCHHVD_STALL_SECONDS", "BATCHHVD_STALL_ACTION", "BATCHHVD_RETRIES"

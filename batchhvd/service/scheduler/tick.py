@@ -25,10 +25,11 @@ from batchhvd.service.mounts import links as mounting
 from batchhvd.service.scheduler import manifest, outcome, queue, removal
 from batchhvd.service.scheduler import nodes as cluster_life
 from batchhvd.service.scheduler import task as environment
-from batchhvd.service.scheduler.nodes import Use, Wish, stamp
+from batchhvd.service.scheduler.nodes import Use, Wish
 from batchhvd.service.scheduler.setup_task import Setups
 from batchhvd.service.scheduler.task import Run, Site
 from batchhvd.service.store.records import Record, Store
+from batchhvd.wire.facts.times import read_moment, write_moment
 
 log = logging.getLogger("batchhvd.service.scheduler.tick")
 Document = dict[str, Any]
@@ -126,7 +127,7 @@ class Scheduler:
         try:
             if future is None:
                 directories = self._segments(job, cluster)
-                future = self._executor.submit(manifest.seal, directories, job.id, stamp(now))
+                future = self._executor.submit(manifest.seal, directories, job.id, write_moment(now))
                 self._sealing[job.id] = future
             if not future.done():
                 return job
@@ -178,8 +179,8 @@ class Scheduler:
         def change(document: Document, private: Document) -> None:
             info = _info(document)
             info.pop("errors", None)
-            info.setdefault("startTime", stamp(status.started or now))
-            info["endTime"] = stamp(status.ended or now)
+            info.setdefault("startTime", write_moment(status.started or now))
+            info["endTime"] = write_moment(status.ended or now)
             if status.exit_code is not None:
                 info["exitCode"] = status.exit_code
             if error is not None:
@@ -194,7 +195,7 @@ class Scheduler:
         """Ends a job that has no run."""
 
         def change(document: Document, private: Document) -> None:
-            document["properties"]["executionInfo"] = {"endTime": stamp(now), "errors": [error]}
+            document["properties"]["executionInfo"] = {"endTime": write_moment(now), "errors": [error]}
             private["nodes"] = []
             _state(document, "failed", now)
 
@@ -327,7 +328,7 @@ def _use(job: Record) -> Use:
 def _entry(job: Record) -> queue.Waiting:
     properties = job.document["properties"]
     priority, nodes = properties.get("schedulingPriority", "normal"), int(properties["nodeCount"])
-    since = job.private.get("queued") or cluster_life.moment(properties["creationTime"])
+    since = job.private.get("queued") or read_moment(properties["creationTime"]).timestamp()
     return queue.Waiting(job.id.lower(), job.document["name"], job.number, priority, nodes, since)
 
 
@@ -383,7 +384,7 @@ def _show(document: Document, private: Document, status: Status, now: float) -> 
     elif document["properties"]["executionState"] == "queued":
         info.pop("errors", None)
     if not held and status.started is not None:
-        info.setdefault("startTime", stamp(status.started))
+        info.setdefault("startTime", write_moment(status.started))
     if document["properties"]["executionState"] != ("queued" if held else "running"):
         _state(document, "queued" if held else "running", now)
 
@@ -394,4 +395,4 @@ def _info(document: Document) -> Document:
 
 
 def _state(document: Document, state: str, now: float) -> None:
-    document["properties"].update(executionState=state, executionStateTransitionTime=stamp(now))
+    document["properties"].update(executionState=state, executionStateTransitionTime=write_moment(now))

@@ -15,7 +15,8 @@ import pytest
 import batchhvd
 from batchhvd import NotFoundError
 from batchhvd.resources.session import Session
-from batchhvd.wire.connection import LOCAL_SUBSCRIPTION, Connection
+from batchhvd.wire.connection import Connection
+from batchhvd.wire.facts.identity import SUBSCRIPTION
 
 from .proxy import Cutter
 
@@ -46,7 +47,7 @@ def through(proxy: Cutter, service_root: Path, folder: Path) -> Session:
     folder.mkdir()
     (folder / "endpoint").write_text(proxy.url)
     (folder / "token").write_text((service_root / "token").read_text())
-    return Session(Connection(proxy.url, LOCAL_SUBSCRIPTION, root=str(folder)))
+    return Session(Connection(proxy.url, SUBSCRIPTION, root=str(folder)))
 
 
 @pytest.fixture
