@@ -23,8 +23,8 @@ from batchhvd.service.arm import groups as arm
 from batchhvd.service.arm import storage_accounts as accounts
 from batchhvd.service.batchai import clusters, jobs
 from batchhvd.service.batchai import file_servers as fileservers
+from batchhvd.service.batchai import kinds as batchai
 from batchhvd.service.batchai import output_files as outputs
-from batchhvd.service.batchai import workspaces as batchai
 from batchhvd.service.description.published import VERSION, Description, Operation
 from batchhvd.service.http import paging, tokens
 from batchhvd.service.http.exchange import Answer, Ask, FileService, Handler, Here, read_json

@@ -8,7 +8,7 @@ from batchhvd.errors import ConflictError
 from batchhvd.service.arm import operations
 from batchhvd.service.batchai import redact
 from batchhvd.service.batchai.clusters import BY_NODE, logins, most_nodes
-from batchhvd.service.batchai.workspaces import alive, find, fresh, name_of, named, open_parent
+from batchhvd.service.batchai.kinds import alive, find, fresh, name_of, named, open_parent
 from batchhvd.service.description.schema import Problem, refuse
 from batchhvd.service.http import paging
 from batchhvd.service.http.exchange import Answer, Ask, Document, Here

@@ -11,10 +11,10 @@ from typing import Any
 from attrs import field, frozen
 
 from batchhvd.engines.base import Task
-from batchhvd.service.batchai import vm_sizes
 from batchhvd.service.mounts import model as mounts
 from batchhvd.service.mounts.model import Mount
 from batchhvd.service.store.records import Record
+from batchhvd.wire.facts import vm_sizes
 from batchhvd.wire.facts.mount_roots import CLUSTER_ROOT, JOB_ROOT
 
 Document = Mapping[str, Any]
