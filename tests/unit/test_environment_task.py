@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchhvd.service.scheduler import task as environment
-from batchhvd.service.scheduler.task import Plan, Run, Site
+from batchhvd.service.scheduler.layout import TaskLayout
+from batchhvd.service.scheduler.task import Attempt, Site
 from batchhvd.service.store.records import Record
 from batchhvd.wire.facts import vm_sizes
 
@@ -27,7 +28,9 @@ VOLUME = {
 }
 
 
-def plan(site: Site | None = None, nodes: int = 2, private: Any = None, cluster: Any = None, **properties: Any) -> Plan:
+def plan(
+    site: Site | None = None, nodes: int = 2, private: Any = None, cluster: Any = None, **properties: Any
+) -> TaskLayout:
     body: dict[str, Any] = {
         "nodeCount": nodes,
         "stdOutErrPathPrefix": f"{ROOT}/ext/logs",
@@ -40,7 +43,7 @@ def plan(site: Site | None = None, nodes: int = 2, private: Any = None, cluster:
     job = Record("/j", "jobs", "/e", {"name": "j ü!", "properties": body}, private or {}, 1)
     owner = Record("/c", "clusters", "/w", {"properties": {"vmSize": "STANDARD_NC6", **(cluster or {})}}, {}, 1)
     targets = {mount: SHARE / mount.inside for mount in environment.mounts_of(job, owner)}
-    run = Run(FOLDER, tuple(f"tvm-{k}" for k in range(nodes)))
+    run = Attempt(FOLDER, tuple(f"tvm-{k}" for k in range(nodes)))
     return environment.build(job, owner, targets, run, site or Site(python="/opt/py thon/bin/python3"))
 
 
