@@ -193,7 +193,7 @@ def test_paths_reach_the_program_as_they_are_but_for_variables(path: str) -> Non
 
 
 def test_vm_sizes() -> None:
-    assert vm_sizes.size("Standard_NC6") == vm_sizes.Size("STANDARD_NC6", 6, 1, 56 * 2**30)
+    assert vm_sizes.size("Standard_NC6") == vm_sizes.VmSize("STANDARD_NC6", 6, 1, 56 * 2**30)
     assert vm_sizes.size("nc24rs_v3").gpus == 4
     assert vm_sizes.size("STANDARD_D1").gpus == 0
     assert vm_sizes.size("Standard_E64s_v9").cores == 64  # by guess
