@@ -14,6 +14,7 @@ from batchhvd.service.http import paging
 from batchhvd.service.http.exchange import Answer, Ask, Handler, Here
 from batchhvd.service.store import trash
 from batchhvd.service.store.accounts import find
+from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Record
 
 _TAGS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
@@ -149,9 +150,8 @@ def delete_account(here: Here, ask: Ask) -> Answer:
 
 
 def _refuse_in_use(here: Here, record: Record) -> None:
-    for job in here.store.list("jobs"):
-        active = job.document["properties"]["executionState"] not in ("succeeded", "failed")
-        if active and record.document["name"] in job.private.get("keys", {}):
+    for job in map(StoredJob.of, here.store.active()):
+        if record.document["name"] in job.keys:
             raise ConflictError(
                 f"The storage account '{record.document['name']}' is mounted by the job {job.id}; end it first.",
                 status=409,

@@ -16,7 +16,7 @@ from batchhvd.service.http.exchange import Answer, Ask, Here
 from batchhvd.service.mounts import model as mounts
 from batchhvd.service.mounts import rules as mount_rules
 from batchhvd.service.store.cluster import ClusterSecrets, StoredCluster
-from batchhvd.service.store.documents import AutoScale, ClusterProperties, ScaleSettings
+from batchhvd.service.store.documents import AutoScaleSettings, ClusterProperties, ScaleSettings
 from batchhvd.service.store.records import Document
 from batchhvd.wire.facts.states import AllocationState
 
@@ -140,7 +140,7 @@ def _number_problems(values: Mapping[str, object], at: str) -> list[Problem]:
     ]
 
 
-def _range_problems(values: AutoScale, at: str) -> list[Problem]:
+def _range_problems(values: AutoScaleSettings, at: str) -> list[Problem]:
     least, most, first = values["minimumNodeCount"], values["maximumNodeCount"], values["initialNodeCount"]
     if least > most:
         return [Problem(f"{at}/minimumNodeCount", f"must be at most maximumNodeCount ({most}), not {least}")]

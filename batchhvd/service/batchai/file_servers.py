@@ -11,7 +11,7 @@ from batchhvd.service.batchai import redact
 from batchhvd.service.batchai.kinds import alive, find, fresh, name_of, open_parent, parent_of
 from batchhvd.service.description.schema import Problem, refuse
 from batchhvd.service.http.exchange import Answer, Ask, Here
-from batchhvd.service.store import trash
+from batchhvd.service.store import accounts, trash
 from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.documents import MountVolumes
 from batchhvd.service.store.job import StoredJob
@@ -76,7 +76,7 @@ def delete(here: Here, ask: Ask) -> Answer:
         return Answer(204)
     _refuse_in_use(here, record)
     here.store.delete(record.id)
-    trash.discard(here.root, here.root / "shares" / record.private["account"])
+    trash.discard(here.root, here.root / "shares" / accounts.share_of(record)[0])
     return Answer(200)
 
 

@@ -16,8 +16,9 @@ from batchhvd.service.batchai.kinds import named
 from batchhvd.service.http import paging
 from batchhvd.service.http.exchange import Answer, Ask, Here
 from batchhvd.service.mounts import model as mounts
+from batchhvd.service.store import accounts
 from batchhvd.service.store.cluster import StoredCluster
-from batchhvd.service.store.documents import JobProperties, OutputDirectory
+from batchhvd.service.store.documents import JobProperties, OutputEntry
 from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Document
 from batchhvd.wire.facts.times import write_moment
@@ -75,7 +76,7 @@ def output_directory(here: Here, job: StoredJob, id: str) -> tuple[str, str, str
     return _place(here, properties, "/".join([prefix.rstrip("/"), segment, suffix.strip("/")]))
 
 
-def _output(properties: JobProperties, id: str) -> OutputDirectory:
+def _output(properties: JobProperties, id: str) -> OutputEntry:
     outputs = {entry["id"]: entry for entry in properties.get("outputDirectories", ())}
     if id not in outputs:
         known = ", ".join(["stdouterr", *outputs])
@@ -97,7 +98,7 @@ def _place(here: Here, properties: JobProperties, path: str) -> tuple[str, str, 
     if mount.account:
         return mount.account, mount.share, rest
     server = here.store.get(mount.share)
-    return None if server is None else (server.private["account"], server.private["share"], rest)
+    return None if server is None else (*accounts.share_of(server), rest)
 
 
 def _folder(here: Here, job: StoredJob, id: str, directory: str) -> Folder | None:

@@ -17,6 +17,7 @@ from typing import Any
 from batchhvd.errors import EngineError, NotFoundError
 from batchhvd.service.drills.throttle import Throttle
 from batchhvd.service.files.sidecar import Sidecar
+from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Store
 
 
@@ -35,9 +36,10 @@ def find(root: Path, job: str) -> Path:
         record = store.get(job)
     finally:
         store.close()
-    if record is None or "folder" not in record.private:
+    folder = StoredJob.of(record).folder if record else ""
+    if not folder:
         raise NotFoundError(f"there is no job {job} that has been started", code="ResourceNotFound", target=job)
-    return Path(record.private["folder"])
+    return Path(folder)
 
 
 def evict(folder: Path, node: int) -> None:

@@ -12,7 +12,7 @@ from attrs import Factory, frozen
 from batchhvd.engines.base import ENDED, Status
 from batchhvd.service.mounts.links import MountError
 from batchhvd.service.scheduler import ending, manifest, nodes, outcome, task, transition
-from batchhvd.service.scheduler.starter import Starter
+from batchhvd.service.scheduler.starter import JobStarter
 from batchhvd.service.store import documents
 from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.documents import ErrorDocument
@@ -25,7 +25,7 @@ log = logging.getLogger("batchhvd.service.scheduler.follower")
 
 
 @frozen
-class Follower:
+class JobFollower:
     """Follows jobs.
 
     Attributes:
@@ -34,7 +34,7 @@ class Follower:
         sealing: the outputs that are being sealed, by the job's id.
     """
 
-    starter: Starter
+    starter: JobStarter
     executor: Executor
     sealing: dict[str, Future[None]] = Factory(dict)
 

@@ -7,6 +7,8 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
+from batchhvd.service.store import accounts
+from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Record, Store
 
@@ -34,7 +36,7 @@ def _remove(store: Store, root: Path, record: Record, active: Sequence[StoredJob
     if record.type == "jobs":
         _discard(root / "tasks" / StoredJob.of(record).uuid)
     elif record.type in _STORAGE:
-        name = record.document["name"] if record.type == "storageAccounts" else record.private["account"]
+        name = record.document["name"] if record.type == "storageAccounts" else accounts.share_of(record)[0]
         _discard(root / "shares" / name)
     store.delete(record.id)
     return True
@@ -44,7 +46,7 @@ def _in_use(store: Store, record: Record, active: Sequence[StoredJob]) -> bool:
     if record.type == "jobs":
         return not StoredJob.of(record).has_ended
     if record.type == "clusters":
-        return bool(record.private.get("preparing")) or any(job.cluster == record.id.lower() for job in active)
+        return bool(StoredCluster.of(record).preparing) or any(job.cluster == record.id.lower() for job in active)
     if record.type in _STORAGE:
         return any(job.key.startswith(record.parent + "/") for job in active)
     return bool(store.under(record.id))

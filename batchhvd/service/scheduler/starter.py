@@ -43,7 +43,7 @@ class ScriptMissingError(Exception):
 
 
 @frozen
-class Starter:
+class JobStarter:
     """Gives nodes to jobs and starts them.
 
     Attributes:

@@ -18,10 +18,10 @@ from batchhvd.engines.base import Engine, Status
 from batchhvd.errors import BatchHvdError
 from batchhvd.service.mounts.links import MountError
 from batchhvd.service.scheduler import nodes, removal, transition
-from batchhvd.service.scheduler.follower import Follower
+from batchhvd.service.scheduler.follower import JobFollower
 from batchhvd.service.scheduler.nodes import NodeUse
 from batchhvd.service.scheduler.setup_task import Setups
-from batchhvd.service.scheduler.starter import ScriptMissingError, Starter
+from batchhvd.service.scheduler.starter import JobStarter, ScriptMissingError
 from batchhvd.service.scheduler.task import Site
 from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.job import StoredJob
@@ -75,8 +75,8 @@ class Scheduler:
     ) -> None:
         self._store, self._root, self._engine, self._clock = store, root, engine, clock
         site = site or Site(python=sys.executable, layers=str(root / "layers"))
-        self._starter = Starter(store, root, engine, site)
-        self._follower = Follower(self._starter, executor or ThreadPoolExecutor(1, thread_name_prefix="seal"))
+        self._starter = JobStarter(store, root, engine, site)
+        self._follower = JobFollower(self._starter, executor or ThreadPoolExecutor(1, thread_name_prefix="seal"))
         self._setups = Setups(store, root, engine, site)
         self.active = False
 

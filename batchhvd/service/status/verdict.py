@@ -22,7 +22,7 @@ _SENTENCES: Mapping[str, str] = {
 }
 
 
-class Verdict(TypedDict):
+class JobVerdict(TypedDict):
     """Why a job is as it is.
 
     Keys:
@@ -40,7 +40,7 @@ class Verdict(TypedDict):
     next: str
 
 
-def of_job(properties: JobProperties, restarted: str = "") -> Verdict:
+def of_job(properties: JobProperties, restarted: str = "") -> JobVerdict:
     """Returns why a job is as it is.
 
     Args:
@@ -85,7 +85,7 @@ def _between(info: ExecutionInfo, moment: str) -> bool:
     return bool(moment) and info.get("startTime", moment) < moment <= info.get("endTime", moment)
 
 
-def _plain(state: str, nodes: int, exit_code: int | None) -> Verdict:
+def _plain(state: str, nodes: int, exit_code: int | None) -> JobVerdict:
     sentences = {**_SENTENCES, JobState.RUNNING: f"It runs on {nodes} node{'s' if nodes != 1 else ''}."}
     why = sentences.get(state, f"It failed with exit code {exit_code}, and no reason is known.")
     then = "" if state in sentences else _next(Cause.UNKNOWN)

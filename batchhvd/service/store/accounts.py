@@ -20,6 +20,16 @@ def keys_of(store: Store, account: str) -> Sequence[str] | None:
     """
     record = find(store, account)
     if record is not None:
-        return [key["value"] for key in record.private["keys"]]
+        return keys(record)
     servers = store.list("fileServers")
-    return next((server.private["keys"] for server in servers if server.private["account"] == account), None)
+    return next((server.private["keys"] for server in servers if share_of(server)[0] == account), None)
+
+
+def keys(account: Record) -> list[str]:
+    """Returns the keys of an account, in base64."""
+    return [key["value"] for key in account.private["keys"]]
+
+
+def share_of(server: Record) -> tuple[str, str]:
+    """Returns the account and the share that a file server's directory is served as."""
+    return str(server.private["account"]), str(server.private["share"])
