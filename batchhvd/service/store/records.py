@@ -10,15 +10,20 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from attrs import frozen
 
+from batchhvd.wire.facts.states import ENDED, JobState, ProvisioningState
+
 Document = dict[str, Any]
 _list = list  # the class below has a method of this name
+_ACTIVE = tuple(state.value for state in JobState if state not in ENDED)
+# Batch AI and Resource Manager write the same state in two ways.
+_DELETING = (ProvisioningState.DELETING.value, ProvisioningState.DELETING.value.capitalize())
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS resource (
@@ -123,16 +128,14 @@ class Store:
 
     def active(self) -> _list[Record]:
         """Returns the jobs that have not ended, in the order they were made; those that have cost nothing."""
-        where = "type = 'jobs' AND json_extract(document, '$.properties.executionState') IN (?, ?, ?)"
-        rows = self._connection().execute(
-            f"{_SELECT} WHERE {where} ORDER BY number", ("queued", "running", "terminating")
-        )
+        where = f"type = 'jobs' AND json_extract(document, '$.properties.executionState') IN ({_marks(_ACTIVE)})"
+        rows = self._connection().execute(f"{_SELECT} WHERE {where} ORDER BY number", _ACTIVE)
         return [_record(row) for row in rows]
 
     def doomed(self) -> _list[Record]:
         """Returns everything that is being deleted, in the order it was made."""
-        where = "json_extract(document, '$.properties.provisioningState') IN (?, ?)"
-        rows = self._connection().execute(f"{_SELECT} WHERE {where} ORDER BY number", ("deleting", "Deleting"))
+        where = f"json_extract(document, '$.properties.provisioningState') IN ({_marks(_DELETING)})"
+        rows = self._connection().execute(f"{_SELECT} WHERE {where} ORDER BY number", _DELETING)
         return [_record(row) for row in rows]
 
     def put(self, id: str, type: str, parent: str, document: Document, private: Document | None = None) -> Record:
@@ -231,6 +234,10 @@ class Store:
             (name,),
         ).fetchone()
         return int(row[0])
+
+
+def _marks(values: Sequence[str]) -> str:
+    return ", ".join("?" * len(values))
 
 
 def merged(base: Mapping[str, Any], values: Mapping[str, object]) -> Document:
