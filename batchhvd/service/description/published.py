@@ -113,7 +113,7 @@ class Description:
         if operation.body is None:
             return None, []
         if body is None:
-            raise BadRequestError("The body is missing.", status=400, code="InvalidRequestContent")
+            raise BadRequestError("The body is missing.", code="InvalidRequestContent")
         reader = Reader(self.resolve)
         value = reader.read(operation.body, body)
         refuse(reader.problems)
