@@ -7,7 +7,7 @@ from typing import Any
 
 from batchhvd.errors import ConflictError, NotFoundError
 from batchhvd.service.arm import operations
-from batchhvd.service.description.schema import Reader, Schema, refuse
+from batchhvd.service.description.reader import Reader, Schema, refuse
 from batchhvd.service.http import paging
 from batchhvd.service.http.exchange import Answer, Ask, Handler, Here
 from batchhvd.service.store.records import Record

@@ -9,7 +9,7 @@ from typing import Any
 
 from batchhvd.errors import BadRequestError, ConflictError, NotFoundError
 from batchhvd.service.arm.groups import group, open_group, read
-from batchhvd.service.description.schema import Schema
+from batchhvd.service.description.reader import Schema
 from batchhvd.service.http import paging
 from batchhvd.service.http.exchange import Answer, Ask, Handler, Here
 from batchhvd.service.store import trash

@@ -11,7 +11,7 @@ from typing import Any
 from attrs import frozen
 
 from batchhvd.errors import BadRequestError
-from batchhvd.service.description.schema import Reader, Schema, refuse
+from batchhvd.service.description.reader import Reader, Schema, refuse
 from batchhvd.service.http.routes import Match, Routes
 
 VERSION = "2018-05-01"

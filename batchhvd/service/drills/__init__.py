@@ -16,7 +16,7 @@ from typing import Any
 
 from batchhvd.errors import EngineError, NotFoundError
 from batchhvd.service.drills.throttle import Throttle
-from batchhvd.service.files.sidecar import Sidecar
+from batchhvd.service.files.disk.sidecar import Sidecar
 from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Store
 
