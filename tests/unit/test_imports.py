@@ -45,7 +45,7 @@ ARROWS = {
     "service.files.operations": "service.files.disk service.files.protocol",
     "service.files.disk": "service.files.protocol",
     "service.files.protocol": "wire.facts",
-    "service.description": "service.http wire.facts",
+    "service.description": "wire.facts",
     "service.http": "service.store wire.facts",
     "service.store": "wire.facts",
     "engines": "node",
