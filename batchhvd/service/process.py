@@ -15,9 +15,10 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Protocol
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from batchhvd._version import __version__
 from batchhvd.service.http.exchange import text_of
@@ -108,7 +109,7 @@ class Server(uvicorn.Server):  # type: ignore[misc]  # mypy is told to skip uvic
         yield
 
 
-def server(app: Any, **options: Any) -> Server:
+def server(app: ASGIApp, **options: str) -> Server:
     """Returns a server for an application."""
     config = uvicorn.Config(
         app,
