@@ -1,4 +1,4 @@
-"""Why a job has to end although it did not by itself, and whether one that failed starts again. Pure."""
+"""Why a job has to end before it does so by itself, and whether a failed one starts again. Pure."""
 
 from __future__ import annotations
 

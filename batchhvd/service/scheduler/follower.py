@@ -39,7 +39,7 @@ class JobFollower:
     sealing: dict[str, Future[None]] = Factory(dict)
 
     def unbegun(self, job: StoredJob, cluster: StoredCluster | None, now: float) -> StoredJob:
-        """Ends a waiting job whose end is wished; its nodes, if it was given any, may have begun."""
+        """Ends a waiting job that has to end; if it was given nodes, its run may have begun."""
         why = ending.of(job, cluster)
         if not why:
             return job
@@ -64,13 +64,13 @@ class JobFollower:
         return self.starter.store.revise(job, lambda job: transition.noted(job, status, now)) or job
 
     def _seal(self, job: StoredJob, cluster: StoredCluster | None, status: Status, now: float) -> StoredJob:
-        """Seals the outputs in the background; the job has succeeded when that is done."""
+        """Seals the outputs in the background; after that, the job has succeeded."""
         try:
             if not self._sealed(job, cluster, now):
                 return job
         except (MountError, OSError) as error:
             self.sealing.pop(job.id, None)
-            text = f"The job ended well, but its outputs could not be sealed: {error}"
+            text = f"The job succeeded, but its outputs could not be sealed: {error}"
             return self._finish(job, status, documents.error(Code.ENGINE_FAILED, text), now)
         return self._finish(job, status, None, now)
 

@@ -1,4 +1,4 @@
-"""How the nodes of a cluster come, work and go. Pure: each function makes the cluster's next value."""
+"""How the nodes of a cluster come, work and go. Pure: each function returns the cluster's next value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from batchhvd.service.store.documents import ErrorDocument
 from batchhvd.wire.facts.states import AllocationState
 from batchhvd.wire.facts.times import write_moment
 
-IDLE_SECONDS = 60.0  # how long an automatically scaled cluster keeps a node that has nothing to do
+IDLE_SECONDS = 60.0  # how long an automatically scaled cluster keeps an idle node
 T = TypeVar("T")
 
 
@@ -163,7 +163,7 @@ def _grown(cluster: StoredCluster, now: float) -> StoredCluster:
 
 
 def _set_aside(cluster: StoredCluster, busy: set[str], limit: int, broken: Mapping[str, str]) -> StoredCluster:
-    """Keeps as many idle nodes from the jobs as the engine has too few that work; those that are busy stay so."""
+    """Withholds as many idle nodes from jobs as the engine lacks working ones; busy nodes are left alone."""
     cluster = evolve(cluster, broken={})
     lacking = len(cluster.names) - (limit - len(broken))
     idle = free(cluster, busy)
@@ -174,7 +174,7 @@ def _set_aside(cluster: StoredCluster, busy: set[str], limit: int, broken: Mappi
 
 
 def node_name(cluster: str, number: int, now: float) -> str:
-    """Returns a node's name as Batch AI's logs show it: pool, number from 1, time of its coming."""
+    """Returns a node's name as Batch AI's logs show it: pool, number from 1, time of its arrival."""
     pool = zlib.crc32(cluster.lower().encode()) % 900_000_000 + 100_000_000
     stamp = datetime.fromtimestamp(now, timezone.utc).strftime("%Y%m%dt%H%M%Sz")
     return f"tvm-{pool}_{number}-{stamp}-p"
@@ -195,7 +195,7 @@ def begun(cluster: StoredCluster, name: str, handle: str) -> StoredCluster:
 
 
 def dropped(cluster: StoredCluster, name: str) -> StoredCluster:
-    """Notes that nothing of a node's setup runs any more."""
+    """Notes that a node's setup does not run any more."""
     return evolve(cluster, preparing=_without(cluster.preparing, name))
 
 
@@ -210,7 +210,7 @@ def unusable(cluster: StoredCluster, name: str, message: str) -> StoredCluster:
 
 
 def lost(cluster: StoredCluster, name: str) -> StoredCluster:
-    """Notes that a node went down: one of low priority is taken away, another starts again."""
+    """Notes that a node went down: a low-priority node is removed, any other one starts again."""
     if name not in cluster.names or name in cluster.leaving:
         return cluster
     cluster = evolve(cluster, idle=_without(cluster.idle, name))

@@ -1,6 +1,6 @@
-"""Makes true what the requests ask for: clusters get their nodes, jobs run and end, what is to be deleted goes.
+"""Carries out what requests ask for: clusters get their nodes, jobs run and end, what is being deleted goes.
 
-Nothing is kept in memory that the store does not hold: after a kill at any moment a fresh scheduler goes on.
+Memory holds nothing that the store does not hold: after a kill at any moment, a new scheduler goes on.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Scheduler:
         self.active = bool(present.jobs) or resizing or doomed
 
     def _read(self) -> Present:
-        """Returns what there is; a record that cannot be read is left alone, and so are the jobs of such a cluster."""
+        """Returns all jobs and clusters, without records that cannot be read and without the jobs of such a cluster."""
         jobs, _ = _values(StoredJob, self._store.active())
         clusters, unreadable = _values(StoredCluster, self._store.list("clusters"))
         mine = {key: job for key, job in jobs.items() if job.cluster not in unreadable}
@@ -164,6 +164,6 @@ def _values(kind: type[V], records: Iterable[Record]) -> tuple[dict[str, V], set
         try:
             found[record.id.lower()] = kind.of(record)
         except (KeyError, TypeError, ValueError, AttributeError):
-            log.exception("%s could not be read; it is left alone", record.id)
+            log.exception("%s could not be read; the next tick tries again", record.id)
             unreadable.add(record.id.lower())
     return found, unreadable
