@@ -70,7 +70,7 @@ def _find(here: Here, ask: Ask) -> Record:
     id = f"/subscriptions/{SUBSCRIPTION}{provider}{ask.names['location']}/operations/{ask.names['operation']}"
     record = here.store.get(id)
     if record is None:
-        raise NotFoundError(f"There is no operation {ask.names['operation']}.", status=404, code="OperationNotFound")
+        raise NotFoundError(f"There is no operation {ask.names['operation']}.", code="OperationNotFound")
     return record
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from batchhvd.errors import ConflictError
 from batchhvd.service.batchai import redact
 from batchhvd.service.batchai.kinds import alive, find, fresh, name_of, open_parent, parent_of
-from batchhvd.service.description.schema import Problem, refuse
+from batchhvd.service.description.reader import Problem, refuse
 from batchhvd.service.http.exchange import Answer, Ask, Here
 from batchhvd.service.store import accounts, trash
 from batchhvd.service.store.cluster import StoredCluster

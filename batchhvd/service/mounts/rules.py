@@ -7,7 +7,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 
-from batchhvd.service.description.schema import Problem
+from batchhvd.service.description.reader import Problem
 from batchhvd.service.http.exchange import Here
 from batchhvd.service.mounts import machine
 from batchhvd.service.mounts import model as mounts
