@@ -18,12 +18,12 @@ from batchhvd.service.mounts import rules as mount_rules
 from batchhvd.service.store.cluster import PrivateClusterFields, StoredCluster
 from batchhvd.service.store.documents import AutoScaleSettings, ClusterProperties, ScaleSettings
 from batchhvd.service.store.records import Document
-from batchhvd.wire.facts.states import AllocationState
+from batchhvd.wire.facts.states import AllocationState, DeallocationOption, NodeState
 
 MOST_NODES = 1000
 """How many nodes one cluster may ask for."""
 
-_COUNTS = ("runningNodeCount", "idleNodeCount", "unusableNodeCount", "preparingNodeCount", "leavingNodeCount")
+_COUNTS = tuple(f"{state}NodeCount" for state in NodeState)
 # Source: the answers of the published examples, for requests that name no image.
 _IMAGE = {"publisher": "Canonical", "offer": "UbuntuServer", "sku": "16.04-LTS", "version": "latest"}
 
@@ -52,7 +52,7 @@ def _placed(setup: Document, id: str) -> Document:
 
 def _complete(properties: Document) -> ClusterProperties:
     machine = {"imageReference": _IMAGE, **properties.get("virtualMachineConfiguration", {})}
-    manual = {"manual": {"targetNodeCount": 0, "nodeDeallocationOption": "requeue"}}
+    manual = {"manual": {"targetNodeCount": 0, "nodeDeallocationOption": DeallocationOption.REQUEUE}}
     completed = {
         **properties,
         "vmSize": properties["vmSize"].upper(),
@@ -93,7 +93,6 @@ def _repeat(here: Here, old: StoredCluster, wanted: Document) -> Answer:
         raise ConflictError(
             f"The cluster '{old.name}' exists already with other settings ({', '.join(differ)}); "
             "delete it first, or use another name.",
-            status=409,
             code="ClusterAlreadyExists",
             target=f"/properties/{differ[0]}",
         )

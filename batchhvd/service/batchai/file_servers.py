@@ -63,7 +63,6 @@ def _repeat(old: Record, wanted: Document) -> Answer:
         name = old.document["name"]
         raise ConflictError(
             f"The file server '{name}' exists already with other settings; delete it first, or use another name.",
-            status=409,
             code="FileServerAlreadyExists",
         )
     return Answer(200, old.document)
@@ -86,7 +85,6 @@ def _refuse_in_use(here: Here, record: Record) -> None:
         if record.id.lower() in ids:
             raise ConflictError(
                 f"The file server '{record.document['name']}' is mounted by {id}; delete or end that first.",
-                status=409,
                 code="FileServerInUse",
             )
 

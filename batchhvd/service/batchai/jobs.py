@@ -102,7 +102,6 @@ def _repeat(old: StoredJob, wanted: Document) -> Answer:
         raise ConflictError(
             f"The job '{old.name}' exists already with other content ({', '.join(differ)}); "
             "use another name, or delete it first.",
-            status=409,
             code="JobAlreadyExists",
             target=f"/properties/{differ[0]}",
         )

@@ -77,7 +77,7 @@ def existing(record: Record | None, type: str, ask: Ask, code: str) -> Record:
     """
     if record is None:
         kind, name = type.removesuffix("s"), ask.names[_KINDS[type]]
-        raise NotFoundError(f"The {kind} '{name}' could not be found.", status=404, code=code, target=name)
+        raise NotFoundError(f"The {kind} '{name}' could not be found.", code=code, target=name)
     return record
 
 
@@ -106,9 +106,7 @@ def alive(record: Record) -> Record:
         ConflictError: it is being deleted.
     """
     if record.document["properties"]["provisioningState"] == ProvisioningState.DELETING:
-        raise ConflictError(
-            f"{record.id} is being deleted; try again when it is gone.", status=409, code="ResourceBeingDeleted"
-        )
+        raise ConflictError(f"{record.id} is being deleted; try again when it is gone.", code="ResourceBeingDeleted")
     return record
 
 

@@ -82,7 +82,6 @@ def _output(properties: JobProperties, id: str) -> OutputEntry:
         known = ", ".join(["stdouterr", *outputs])
         raise BadRequestError(
             f"The job has no output directory '{id}'; it has: {known}.",
-            status=400,
             code="InvalidOutputDirectoryId",
             target="outputdirectoryid",
         )
@@ -106,7 +105,6 @@ def _folder(here: Here, job: StoredJob, id: str, directory: str) -> Folder | Non
     if not mounts.inside(directory):
         raise BadRequestError(
             "directory must be a relative path that stays inside the output directory.",
-            status=400,
             code="InvalidField",
             target="directory",
         )

@@ -24,7 +24,6 @@ def _replace(here: Here, old: Record, body: Document) -> Answer:
     if old.document["location"].lower() != body["location"].lower():
         raise ConflictError(
             f"The workspace exists already, in location '{old.document['location']}'.",
-            status=409,
             code="InvalidResourceLocation",
             target="/location",
         )

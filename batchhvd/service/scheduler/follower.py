@@ -12,6 +12,7 @@ from attrs import Factory, frozen
 from batchhvd.engines.base import ENDED, Status
 from batchhvd.service.mounts.links import MountError
 from batchhvd.service.scheduler import ending, manifest, nodes, outcome, task, transition
+from batchhvd.service.scheduler.ending import Ending
 from batchhvd.service.scheduler.starter import JobStarter
 from batchhvd.service.store import documents
 from batchhvd.service.store.cluster import StoredCluster
@@ -94,7 +95,7 @@ class JobFollower:
         error = outcome.error(status, attempt=attempt, path=task.script_of(job.properties))
         if status.reason == "node":
             self._node_lost(cluster, status.node)
-        if why == "requeue":
+        if why == Ending.REQUEUED:
             left = documents.error(Code.NODE_LOST, "Its nodes left the cluster.", Attempt=str(attempt))
             return self._requeue(job, left, now)
         if why:

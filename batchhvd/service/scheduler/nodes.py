@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 from batchhvd.service.store import documents
 from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.documents import ErrorDocument
-from batchhvd.wire.facts.states import AllocationState
+from batchhvd.wire.facts.states import AllocationState, DeallocationOption, NodeState
 from batchhvd.wire.facts.times import write_moment
 
 IDLE_SECONDS = 60.0  # how long an automatically scaled cluster keeps an idle node
@@ -42,7 +42,7 @@ class Wish:
 
     Attributes:
         id: the job's id.
-        action: ``"requeue"`` or ``"terminate"``.
+        action: ``DeallocationOption.REQUEUE`` or ``TERMINATE``.
     """
 
     id: str
@@ -141,8 +141,8 @@ def _shrunk(cluster: StoredCluster, uses: Sequence[NodeUse], busy: set[str]) -> 
 
 def wishes(cluster: StoredCluster, uses: Sequence[NodeUse]) -> list[Wish]:
     """Returns which jobs must give up their nodes because these leave."""
-    option = cluster.scale.get("manual", {}).get("nodeDeallocationOption", "requeue")
-    if option == "waitforjobcompletion" or "autoScale" in cluster.scale:
+    option = cluster.scale.get("manual", {}).get("nodeDeallocationOption", DeallocationOption.REQUEUE)
+    if option == DeallocationOption.WAIT or "autoScale" in cluster.scale:
         return []
     leaving = set(cluster.leaving)
     return [Wish(use.id, option) for use in uses if leaving.intersection(use.nodes)]
@@ -227,7 +227,7 @@ def free(cluster: StoredCluster, busy: set[str]) -> list[str]:
 
 def counted(cluster: StoredCluster, busy: set[str], now: float) -> StoredCluster:
     """Returns a cluster with the counts of its nodes, and whether it is at rest."""
-    counts = dict.fromkeys(("running", "idle", "unusable", "preparing", "leaving"), 0)
+    counts = dict.fromkeys(NodeState, 0)
     for state in states(cluster, busy).values():
         counts[state] += 1
     idle = {name: cluster.idle.get(name, now) for name in free(cluster, busy)}
@@ -243,16 +243,16 @@ def _allocated(cluster: StoredCluster, now: float) -> StoredCluster:
     return evolve(cluster, allocation=state, changed=write_moment(now))
 
 
-def states(cluster: StoredCluster, busy: set[str]) -> dict[str, str]:
+def states(cluster: StoredCluster, busy: set[str]) -> dict[str, NodeState]:
     """Returns what each node of a cluster does, by name in the order in which they came."""
     return {name: _state(cluster, name, busy) for name in cluster.names}
 
 
-def _state(cluster: StoredCluster, name: str, busy: set[str]) -> str:
+def _state(cluster: StoredCluster, name: str, busy: set[str]) -> NodeState:
     if name in cluster.leaving:
-        return "leaving"
+        return NodeState.LEAVING
     if name in cluster.preparing:
-        return "preparing"
+        return NodeState.PREPARING
     if name in cluster.unusable or name in cluster.broken:
-        return "unusable"
-    return "running" if name in busy else "idle"
+        return NodeState.UNUSABLE
+    return NodeState.RUNNING if name in busy else NodeState.IDLE
