@@ -23,7 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from batchhvd.trainer import bench
+from batchhvd.trainer.measure import bench
 
 BATCH = 32  # of one rank, in the printed script
 PROGRESS = re.compile(rb"\r\s*(\d+)/\d+ \[")

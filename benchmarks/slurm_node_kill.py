@@ -29,7 +29,7 @@ import batchhvd
 from batchhvd import Horovod, JobSpec
 from batchhvd.job import Job
 from batchhvd.localservice import stop
-from batchhvd.trainer.records import read_records
+from batchhvd.trainer.epoch_records import read_records
 from batchhvd.tutorial import SCRIPT
 from tests.e2e.conftest import Bed, beds
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from batchhvd.trainer import bench, ranks
+from batchhvd.trainer.measure import bench, ranks
 
 Row = dict[str, Any]
 

@@ -6,13 +6,18 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-COMMANDS = ("train", "bench", "parity", "check")
+COMMANDS = {
+    "train": "batchhvd.trainer.train",
+    "bench": "batchhvd.trainer.measure.bench",
+    "parity": "batchhvd.trainer.measure.parity",
+    "check": "batchhvd.trainer.check.__main__",
+}
 
 
 def main(argv: Sequence[str]) -> int:
     """Runs one of the trainer's commands and returns its exit code."""
     name, rest = (argv[0], argv[1:]) if argv and argv[0] in COMMANDS else ("train", argv)
-    command = importlib.import_module(f"batchhvd.trainer.{name}")
+    command = importlib.import_module(COMMANDS[name])
     return int(command.main(rest))
 
 

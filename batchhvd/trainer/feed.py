@@ -108,7 +108,7 @@ def _length(arrays: Any) -> int:
 
 def _array_source(arrays: tuple[Any, ...], shard: Shard, augment: Augment | None, start: int) -> Any:
     if _on_gpu(arrays[0]):
-        from batchhvd.trainer.device import batch
+        from batchhvd.trainer.torch_cuda import batch
     else:
         batch = _in_memory
     return endless(lambda step: batch(arrays, shard, augment, start + step))

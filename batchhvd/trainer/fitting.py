@@ -89,7 +89,7 @@ def fit(
         HorovodMissing: there are several ranks and no Horovod for this Keras backend.
     """
     from batchhvd.trainer import hvd
-    from batchhvd.trainer.progress import Stopwatch
+    from batchhvd.trainer.stopwatch import Stopwatch
 
     hvd.init()
     hvd.DistributedOptimizer(model.optimizer)
@@ -145,13 +145,13 @@ def nearby(data: Any) -> Any:
 
     if not torch.cuda.is_available():
         return data
-    from batchhvd.trainer.device import resident
+    from batchhvd.trainer.torch_cuda import resident
 
     return resident(data)
 
 
 def _recorded(model: Any) -> Any:
-    from batchhvd.trainer.device import RecordedStep
+    from batchhvd.trainer.torch_cuda import RecordedStep
 
     return RecordedStep(model)
 

@@ -256,7 +256,7 @@ def optimizer(plan: Plan, rate: Any = None) -> Any:
     rate = rate or one_cycle_schedule(steps=plan.steps, peak=plan.rate, warmup=recipe.warmup)
     if recipe.momentum is None:
         return keras.optimizers.AdamW(rate, weight_decay=recipe.decay)
-    from batchhvd.trainer.optimizer import Nesterov
+    from batchhvd.trainer.nesterov import Nesterov
 
     return Nesterov(rate, momentum=recipe.momentum, decay=recipe.decay, bias_rate=recipe.bias_rate)
 
@@ -266,7 +266,7 @@ def optimizer(plan: Plan, rate: Any = None) -> Any:
 
 def writers(settings: Settings) -> list[Any]:
     """Returns the callbacks that write one record per epoch, and checkpoints."""
-    from batchhvd.trainer.records import EpochRecords, SaveCheckpoints
+    from batchhvd.trainer.epoch_records import EpochRecords, SaveCheckpoints
 
     records: list[Any] = [EpochRecords(Path(settings.dir, "epochs.jsonl"))]
     return [*records, SaveCheckpoints(_checkpoints(settings))] if settings.checkpoints else records

@@ -24,9 +24,11 @@ if os.environ.get("KERAS_BACKEND") == "torch":
 import keras
 import numpy as np
 
-from batchhvd.trainer import callbacks, checkpoint, hvd, parity, ranks, records
+from batchhvd.trainer import checkpoint, epoch_records, hvd
+from batchhvd.trainer.hvd import callbacks
 from batchhvd.trainer.hvd import optimizer as layers
 from batchhvd.trainer.hvd.world import world
+from batchhvd.trainer.measure import parity, ranks
 
 BACKEND = keras.config.backend()
 
@@ -439,7 +441,7 @@ def check_resume(folder):
     train(whole, epochs=2)
     kept = checkpoint.Checkpoints(folder / "resume")
     half = _with_dropout(1)
-    train(half, records.SaveCheckpoints(kept), epochs=1)
+    train(half, epoch_records.SaveCheckpoints(kept), epochs=1)
     hvd.barrier()
     after = _with_dropout(2)
     progress = checkpoint.restore(after, kept)
@@ -455,14 +457,14 @@ def _with_dropout(seed):
 def check_records(folder):
     path = folder / "records é.jsonl"
     model = compiled(network(0), hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)))
-    average, record = callbacks.MetricAverageCallback(), records.EpochRecords(path)
+    average, record = callbacks.MetricAverageCallback(), epoch_records.EpochRecords(path)
     train(model, average, record, epochs=3, validation_data=samples(8, 1))
-    first = records.read_records(path)
+    first = epoch_records.read_records(path)
     hvd.barrier()
     train(model, average, record, epochs=3, initial_epoch=1, validation_data=samples(8, 1))
     hvd.barrier()
-    logs = records.rank0_logs(csv=folder / "log.csv")
-    return {"first": first, "then": records.read_records(path), "logs": [type(log).__name__ for log in logs]}
+    logs = epoch_records.rank0_logs(csv=folder / "log.csv")
+    return {"first": first, "then": epoch_records.read_records(path), "logs": [type(log).__name__ for log in logs]}
 
 
 def check_parity():

@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 
 from batchhvd.errors import EngineError, HorovodBroken
-from batchhvd.trainer import ranks
 from batchhvd.trainer.checkpoint import Checkpoints
-from batchhvd.trainer.horovod_plan import framework_version
-from batchhvd.trainer.horovod_source import EDITS, VERSION, change, unpack
 from batchhvd.trainer.install import COMMAND, cache, installed
+from batchhvd.trainer.install.build_plan import framework_version
+from batchhvd.trainer.install.source import EDITS, VERSION, change, unpack
+from batchhvd.trainer.measure import ranks
 from tests.e2e.faults import until
 
 INSTALL = ranks.python("-m", "batchhvd.trainer.install")
@@ -59,7 +59,7 @@ def test_a_missing_compiler_is_named_with_the_command(tmp_path: Path) -> None:
     tools.mkdir()
     code = (
         "import os; os.geteuid = lambda: 1000\n"
-        "from batchhvd.trainer.install import main; raise SystemExit(main(['--no-nccl']))"
+        "from batchhvd.trainer.install.installer import main; raise SystemExit(main(['--no-nccl']))"
     )
     done = command([sys.executable, "-c", code], PATH=str(tools), XDG_CACHE_HOME=str(tmp_path / "cache"))
     assert done.returncode == 1
@@ -102,7 +102,7 @@ def test_two_builds_wait_for_one_another(tmp_path: Path) -> None:
     folder = tmp_path / "batchhvd" / "horovod"
     folder.mkdir(parents=True)
     code = (
-        "from batchhvd.trainer.install import Steps, _lock, cache\n"
+        "from batchhvd.trainer.install.installer import Steps, _lock, cache\n"
         "with _lock(cache() / 'lock', Steps()): print('mine', flush=True)"
     )
     with (folder / "lock").open("a") as held:
@@ -141,7 +141,7 @@ def test_ranks_keep_what_the_user_tunes_and_get_a_place_of_their_own(
 def test_ranks_end_with_the_one_who_started_them(tmp_path: Path) -> None:
     """With the handler of SIGTERM taken out, both ranks slept on."""
     rank = f"import os, time; open({str(tmp_path)!r} + f'/{{os.getpid()}}', 'w').close(); time.sleep(60)"
-    code = f"import sys; from batchhvd.trainer import ranks; ranks.run([sys.executable, '-c', {rank!r}], 2)"
+    code = f"import sys; from batchhvd.trainer.measure import ranks; ranks.run([sys.executable, '-c', {rank!r}], 2)"
     with subprocess.Popen([sys.executable, "-c", code]) as starter:
         until(lambda: len(list(tmp_path.iterdir())) == 2)
         starter.terminate()

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import batchhvd
-from batchhvd.trainer import ranks
 from batchhvd.trainer.data import load
-from batchhvd.trainer.horovod_plan import framework_version
 from batchhvd.trainer.install import COMMAND, installed
+from batchhvd.trainer.install.build_plan import framework_version
+from batchhvd.trainer.measure import ranks
 
 RANK = str(Path(__file__).with_name("training_rank.py"))
 UPLOADED = str(Path(batchhvd.__file__).with_name("trainer") / "cifar_cnn_distributed.py")

@@ -40,7 +40,7 @@ Product = Op.PRODUCT
 #: What needs Keras, and is loaded when it is first used.
 _LATER = {
     "DistributedOptimizer": "batchhvd.trainer.hvd.optimizer",
-    "callbacks": "batchhvd.trainer.callbacks",
+    "callbacks": "batchhvd.trainer.hvd.callbacks",
     "load_model": "batchhvd.trainer.hvd.optimizer",
 }
 

@@ -12,9 +12,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from batchhvd.trainer.callbacks import samples_seen
 from batchhvd.trainer.checkpoint import Checkpoints, begin_training, take
 from batchhvd.trainer.hvd.binding import Op
+from batchhvd.trainer.hvd.callbacks import samples_seen
 from batchhvd.trainer.hvd.collective import allreduce, barrier
 from batchhvd.trainer.hvd.world import world
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from batchhvd.trainer.check_source import Finding, Source, finding, keyword, last
+from batchhvd.trainer.check.script import Finding, Source, finding, keyword, last
 
 #: Parts of Keras 2 and TensorFlow 1 that Keras 3 has no more, and what stands in their place.
 _REMOVED_MODULES = {

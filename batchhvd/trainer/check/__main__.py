@@ -16,27 +16,7 @@ from pathlib import Path
 from attrs import asdict
 
 from batchhvd.errors import SpecError
-from batchhvd.trainer.check_rules import findings
-from batchhvd.trainer.check_source import Finding, Source
-
-
-def check(text: str, name: str = "<script>") -> list[Finding]:
-    """Returns what is wrong with a script, in the order of lines.
-
-    Args:
-        text: the script.
-        name: what messages call it.
-
-    Raises:
-        SpecError: it is not Python; with the line and column.
-    """
-    try:
-        source = Source(text, name)
-    except (SyntaxError, ValueError) as error:
-        line, column = getattr(error, "lineno", None) or 0, getattr(error, "offset", None) or 0
-        remedy = "mend its syntax; scripts of Python 2 cannot be read"
-        raise SpecError(f"not Python: {error}", remedy=remedy, file=name, line=line, column=column) from error
-    return findings(source)
+from batchhvd.trainer.check import Finding, check
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -17,7 +17,7 @@ from pathlib import Path
 from attrs import frozen
 
 from batchhvd.errors import HorovodMissing
-from batchhvd.trainer.horovod_source import VERSION, fingerprint
+from batchhvd.trainer.install.source import VERSION, fingerprint
 
 #: Keras backends that Horovod serves, by the name of the module.
 BACKENDS = ("tensorflow", "torch")

@@ -28,7 +28,7 @@ import numpy as np
 from attrs import asdict, frozen
 
 from batchhvd.errors import BatchHvdError, EngineError, SpecError
-from batchhvd.trainer import ranks as processes
+from batchhvd.trainer.measure import ranks as processes
 
 #: Largest differences that rounding explains in float32: relative for gradients and weights, absolute for accuracy.
 GRADIENT, WEIGHT, ACCURACY = 1e-5, 1e-4, 0.03
@@ -99,7 +99,7 @@ def measure(build: Callable[[], Any], train: tuple[Any, Any], test: tuple[Any, A
         SpecError: the batch cannot be divided by the ranks, or there are fewer than `STEPS` steps in one pass.
     """
     from batchhvd.trainer import hvd
-    from batchhvd.trainer.callbacks import broadcast_model
+    from batchhvd.trainer.hvd.callbacks import broadcast_model
     from batchhvd.trainer.hvd.optimizer import prepare
 
     steps = len(train[0]) // batch
@@ -299,7 +299,7 @@ def certify(sizes: Sequence[int], *, name: str, dataset: str, data_dir: str | No
 def _launch(size: int, options: Sequence[str]) -> tuple[Mapping[str, str], Parity]:
     with TemporaryDirectory(prefix="batchhvd-parity-") as folder:
         answer = Path(folder, "answer.json")
-        command = processes.python("-m", "batchhvd.trainer.parity", "--answer", str(answer), *options)
+        command = processes.python("-m", "batchhvd.trainer.measure.parity", "--answer", str(answer), *options)
         outcomes = processes.run(command, size, timeout=3600)
         failed = [outcome for outcome in outcomes if outcome.exit_code]
         if failed:

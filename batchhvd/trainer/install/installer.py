@@ -28,9 +28,9 @@ from tempfile import TemporaryDirectory
 from attrs import field, frozen
 
 from batchhvd.errors import BatchHvdError, HorovodBroken, HorovodMissing
-from batchhvd.trainer import ranks
-from batchhvd.trainer.horovod_plan import BACKENDS, Plan, build_variables, lacks, parallel, plan, supply
-from batchhvd.trainer.horovod_source import VERSION, unpack
+from batchhvd.trainer.install.build_plan import BACKENDS, Plan, build_variables, lacks, parallel, plan, supply
+from batchhvd.trainer.install.source import VERSION, unpack
+from batchhvd.trainer.measure import ranks
 
 #: The command that error messages name.
 COMMAND = f"{sys.executable} -m batchhvd.trainer.install"
@@ -338,7 +338,3 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--archive", type=Path, help=f"horovod-{VERSION}.tar.gz, for a machine without internet")
     parser.add_argument("--check", action="store_true", help="install nothing; say what there is, and prove it")
     return parser.parse_args(argv)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -24,7 +24,7 @@ from typing import Any
 from attrs import asdict, frozen
 
 from batchhvd.errors import BatchHvdError, EngineError
-from batchhvd.trainer import ranks as processes
+from batchhvd.trainer.measure import ranks as processes
 
 PACKAGES = ("batchhvd", "keras", "tensorflow", "torch", "horovod", "numpy")
 
@@ -93,7 +93,7 @@ def _step_seconds(settings: Any, plan: Any, data: Any, source: Any, steps: int, 
 
     from batchhvd.trainer import backend, hvd, train
     from batchhvd.trainer.feed import Feed
-    from batchhvd.trainer.progress import Stopwatch
+    from batchhvd.trainer.stopwatch import Stopwatch
 
     model = train.built(plan, data)
     optimizer = train.optimizer(plan)
@@ -104,7 +104,7 @@ def _step_seconds(settings: Any, plan: Any, data: Any, source: Any, steps: int, 
         jit_compile=False,
     )
     if backend.compiled(settings.step):
-        from batchhvd.trainer.device import RecordedStep
+        from batchhvd.trainer.torch_cuda import RecordedStep
 
         model.train_function = RecordedStep(model, alone=hvd.size() == 1 or not together)
     watch = Stopwatch(Feed(source, steps, plan.batch), hvd.size(), None, first=steps)
@@ -167,7 +167,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _launch(size: int, options: Sequence[str]) -> Mapping[str, Any]:
     with TemporaryDirectory(prefix="batchhvd-bench-") as folder:
         answer = Path(folder, "answer.json")
-        command = processes.python("-m", "batchhvd.trainer.bench", "--answer", str(answer), *options)
+        command = processes.python("-m", "batchhvd.trainer.measure.bench", "--answer", str(answer), *options)
         outcomes = processes.run(command, size, timeout=3600)
         failed = [outcome for outcome in outcomes if outcome.exit_code]
         if failed:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from batchhvd.trainer.check_removed import OPTIMIZERS, removed
-from batchhvd.trainer.check_source import Finding, Source, finding, keyword, last
+from batchhvd.trainer.check.legacy import OPTIMIZERS, removed
+from batchhvd.trainer.check.script import Finding, Source, finding, keyword, last
 
 _WRITERS = ("save", "save_weights", "save_model", "export", "savez", "savez_compressed", "to_csv")
 _LOGGERS = ("ModelCheckpoint", "CSVLogger", "TensorBoard", "BackupAndRestore")
