@@ -43,7 +43,7 @@ from batchhvd.trainer import model as network  # noqa: E402
 from batchhvd.trainer.feed import feed  # noqa: E402
 from batchhvd.trainer.fitting import fit  # noqa: E402
 from batchhvd.trainer.measure import ranks  # noqa: E402
-from batchhvd.trainer.rates import one_cycle  # noqa: E402
+from batchhvd.trainer.schedule import one_cycle  # noqa: E402
 from batchhvd.trainer.shard import Augment  # noqa: E402
 
 Row = dict[str, Any]
@@ -105,7 +105,7 @@ def trained(
 ) -> tuple[Any, Row]:
     """Trains a recipe and returns the model and the figures."""
     keras.utils.set_random_seed(seed)
-    settings = train.Settings(dir="", dataset="cifar10", epochs=epochs, batch_size=batch, seed=seed)
+    settings = train.TrainingSettings(dir="", dataset="cifar10", epochs=epochs, batch_size=batch, seed=seed)
     plan = attrs.evolve(train.planned(settings, data, 1), recipe=chosen, rate=chosen.rate, smoothing=chosen.smoothing)
     keras.mixed_precision.set_dtype_policy(backend.precision())
     model = train.built(plan, data)
@@ -268,7 +268,7 @@ class Trial:
     def __init__(self, chosen: recipe.Recipe, data: datasets.Data, batch: int) -> None:
         keras.mixed_precision.set_dtype_policy(backend.precision())
         self.data, self.batch = data, batch
-        settings = train.Settings(dir="", dataset="cifar10", batch_size=batch)
+        settings = train.TrainingSettings(dir="", dataset="cifar10", batch_size=batch)
         self.plan = attrs.evolve(train.planned(settings, data, 1), recipe=chosen)
         self.model = train.built(self.plan, data)
         self.optimizer = hvd.DistributedOptimizer(train.optimizer(self.plan, rate=1e-9))

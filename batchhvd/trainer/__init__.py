@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from batchhvd.trainer.fitting import Fit, fit
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["Fit", "fit"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from batchhvd.trainer import fitting

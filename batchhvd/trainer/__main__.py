@@ -9,7 +9,7 @@ from collections.abc import Sequence
 COMMANDS = {
     "train": "batchhvd.trainer.train",
     "bench": "batchhvd.trainer.measure.bench",
-    "parity": "batchhvd.trainer.measure.parity",
+    "parity": "batchhvd.trainer.measure.certificate",
     "check": "batchhvd.trainer.check.__main__",
 }
 

@@ -5,11 +5,12 @@ Frameworks read these environment variables once, at their import; what the user
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 from collections.abc import MutableMapping
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from batchhvd.errors import SpecError
 
@@ -123,7 +124,5 @@ def gpu_name() -> str:
     return str(_torch().cuda.get_device_name())
 
 
-def _torch() -> Any:
-    import torch
-
-    return torch
+def _torch() -> ModuleType:
+    return importlib.import_module("torch")

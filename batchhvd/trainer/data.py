@@ -11,10 +11,11 @@ import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
 from batchhvd.errors import SpecError
 
@@ -37,10 +38,10 @@ class Data:
     """
 
     name: str
-    x_train: Any = attrs.field(repr=False)
-    y_train: Any = attrs.field(repr=False)
-    x_test: Any = attrs.field(repr=False)
-    y_test: Any = attrs.field(repr=False)
+    x_train: NDArray[np.uint8] = attrs.field(repr=False)
+    y_train: NDArray[np.int64] = attrs.field(repr=False)
+    x_test: NDArray[np.uint8] = attrs.field(repr=False)
+    y_test: NDArray[np.int64] = attrs.field(repr=False)
     classes: int
     flip: bool = True
     shift: int = 4
@@ -83,7 +84,7 @@ def digits() -> Data:
     return Data("digits", images[:cut], labels[:cut], images[cut:], labels[cut:], classes=10, flip=False, shift=3)
 
 
-def _digits_table() -> Any:
+def _digits_table() -> NDArray[np.float64]:
     # Importing scikit-learn takes every rank seconds, and all that is needed is one file of its package.
     spec = importlib.util.find_spec("sklearn")
     if spec is None or not spec.submodule_search_locations:
@@ -135,7 +136,7 @@ def cifar10_from_keras() -> Data:
     return Data("cifar10", *arrays, classes=10)
 
 
-def _read_batch(path: Path) -> tuple[Any, Any]:
+def _read_batch(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     try:
         with path.open("rb") as file:
             batch = _ArraysOnly(file, encoding="bytes").load()
@@ -153,7 +154,7 @@ def _read_batch(path: Path) -> tuple[Any, Any]:
 class _ArraysOnly(pickle.Unpickler):
     """Reads pickled arrays and nothing that could run code."""
 
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> object:
         if (module, name) == ("_codecs", "encode") or module.split(".")[0] == "numpy":
             return super().find_class(module.replace("numpy.core", "numpy._core"), name)
         raise pickle.UnpicklingError(f"it asks for {module}.{name}")
@@ -192,7 +193,7 @@ def from_npz(path: Path) -> Data:
     return Data(path.stem, x_train, y_train, x_test, y_test, classes)
 
 
-def _pixels(array: Any, path: Path) -> Any:
+def _pixels(array: np.ndarray, path: Path) -> NDArray[np.uint8]:
     if array.ndim not in (3, 4):
         raise SpecError(f"pictures in {path} have shape {array.shape}", remedy="give (n, height, width, channels)")
     if array.dtype != np.uint8:
@@ -202,13 +203,13 @@ def _pixels(array: Any, path: Path) -> Any:
     return array if array.ndim == 4 else array[..., None]
 
 
-def _labels(array: Any, path: Path) -> Any:
+def _labels(array: np.ndarray, path: Path) -> NDArray[np.int64]:
     if array.dtype.kind not in "iu" or (array.size and array.min() < 0):
         raise SpecError(f"labels in {path} are {array.dtype}", remedy="give whole numbers from 0")
     return array.reshape(len(array), -1)[:, 0].astype(np.int64)
 
 
-def _check_sizes(path: Path, *pairs: tuple[Any, Any]) -> None:
+def _check_sizes(path: Path, *pairs: tuple[np.ndarray, np.ndarray]) -> None:
     for x, y in pairs:
         if len(x) != len(y) or not len(x):
             raise SpecError(f"{path} has {len(x)} pictures and {len(y)} labels", remedy="give one label per picture")

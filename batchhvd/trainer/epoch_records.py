@@ -1,4 +1,4 @@
-"""What rank 0 writes down while all train: epoch records, checkpoints, logs."""
+"""What rank 0 writes down of each epoch while all train: records in JSON, and Keras's own logs."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import keras
 import numpy as np
 
-from batchhvd.trainer.checkpoint import Checkpoints, begin_training, take
 from batchhvd.trainer.hvd.binding import Op
 from batchhvd.trainer.hvd.callbacks import samples_seen
-from batchhvd.trainer.hvd.collective import allreduce, barrier
+from batchhvd.trainer.hvd.collective import allreduce
+from batchhvd.trainer.hvd.variable import as_array
 from batchhvd.trainer.hvd.world import world
+
+#: What one line holds: the fields that `EpochRecords` names.
+EpochRecord: TypeAlias = "dict[str, float]"
 
 
 class EpochRecords(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
@@ -38,11 +41,11 @@ class EpochRecords(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has
         self.clock = clock
         self.first = True
 
-    def on_train_begin(self, logs: Any = None) -> None:
+    def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:
         """Starts over."""
         self.first = True
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Starts the clock."""
         if self.first and world().rank == 0:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,12 +54,12 @@ class EpochRecords(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has
         self.trained: tuple[float, float] | None = None
         self.started = self.clock()
 
-    def on_test_begin(self, logs: Any = None) -> None:
+    def on_test_begin(self, logs: Mapping[str, float] | None = None) -> None:
         """Stops the clock before validation."""
         if getattr(self, "trained", None) is None:
             self.trained = self._trained()
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Counts the images of all ranks, and writes."""
         seconds, images = self.trained or self._trained()
         images = float(allreduce(np.float64(images), "images", op=Op.SUM))
@@ -66,25 +69,21 @@ class EpochRecords(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has
     def _trained(self) -> tuple[float, float]:
         return self.clock() - getattr(self, "started", self.clock()), samples_seen(self.model)
 
-    def _write(self, epoch: int, seconds: float, images: float, logs: Mapping[str, Any]) -> None:
+    def _write(self, epoch: int, seconds: float, images: float, logs: Mapping[str, float]) -> None:
         record = {
             "epoch": epoch + 1,
             "seconds": round(seconds, 3),
             "images": int(images),
             "images_per_second": round(images / seconds, 1) if seconds > 0 else 0.0,
             **{name: float(value) for name, value in logs.items()},
-            "learning_rate": _number(self.model.optimizer.learning_rate),
+            "learning_rate": float(as_array(self.model.optimizer.learning_rate)),
             "ranks": world().size,
         }
         with self.path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(record) + "\n")
 
 
-def _number(variable: Any) -> float:
-    return float(keras.ops.convert_to_numpy(getattr(variable, "value", variable)))
-
-
-def read_records(path: Path | str) -> list[dict[str, Any]]:
+def read_records(path: Path | str) -> list[EpochRecord]:
     """Reads epoch records; a last line that was being written when its process was killed is left out."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
@@ -93,9 +92,9 @@ def read_records(path: Path | str) -> list[dict[str, Any]]:
     return [record for record in map(_record, lines) if record is not None]
 
 
-def _record(line: str) -> dict[str, Any] | None:
+def _record(line: str) -> EpochRecord | None:
     try:
-        record: dict[str, Any] = json.loads(line)
+        record: EpochRecord = json.loads(line)
     except json.JSONDecodeError:
         return None
     return record
@@ -110,35 +109,9 @@ def keep_before(path: Path, epoch: int) -> None:
         os.replace(partial, path)
 
 
-class SaveCheckpoints(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    """Writes a checkpoint at the end of each epoch; see `checkpoint.restore` for going on from one.
-
-    It goes on every rank, and last: what the other callbacks do at the end of an epoch is then in it.
-
-    Args:
-        checkpoints: where, and how many to keep.
-        every: epochs between two checkpoints. The last epoch is not written by itself.
-    """
-
-    def __init__(self, checkpoints: Checkpoints, every: int = 1) -> None:
-        super().__init__()
-        self.checkpoints = checkpoints
-        self.every = every
-
-    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Goes on with the random numbers of the checkpoint that the model was restored from, if it was."""
-        begin_training(self.model)
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Takes a snapshot on all ranks; rank 0 writes it while the others wait."""
-        if (epoch + 1) % self.every == 0:
-            snapshot = take(self.model, epoch + 1)
-            if snapshot is not None:
-                self.checkpoints.write(snapshot)
-            barrier()
-
-
-def rank0_logs(csv: Path | str | None = None, tensorboard: Path | str | None = None) -> Sequence[Any]:
+def rank0_logs(
+    csv: Path | str | None = None, tensorboard: Path | str | None = None
+) -> Sequence[keras.callbacks.Callback]:
     """Returns Keras's CSV and TensorBoard loggers on rank 0, and nothing elsewhere.
 
     Args:

@@ -9,13 +9,26 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
 from batchhvd.errors import SpecError
 from batchhvd.trainer.shard import Augment, Shard
+
+if TYPE_CHECKING:
+    import keras
+    import tensorflow as tf
+    import torch
+    from torch.utils.data import DataLoader
+
+    #: One row per sample, in memory or on a GPU.
+    Array: TypeAlias = np.ndarray | torch.Tensor
+    #: What can be trained on: ``(x, y)`` or ``(x, y, sample_weight)``, or batches that somebody else makes.
+    Samples: TypeAlias = Sequence[Array] | tf.data.Dataset | DataLoader
+    Batch: TypeAlias = tuple[Array, ...]
 
 
 @attrs.frozen
@@ -28,13 +41,13 @@ class Feed:
         batch: samples of this rank per step (the usual number, where batches differ).
     """
 
-    source: Any = attrs.field(repr=False)
+    source: keras.utils.PyDataset | tf.data.Dataset | DataLoader = attrs.field(repr=False)
     steps: int
     batch: int
 
 
 def feed(
-    data: Any,
+    data: Samples,
     *,
     batch_size: int,
     rank: int,
@@ -74,7 +87,7 @@ def feed(
     raise SpecError(f"cannot train on {type(data).__name__}", remedy="give arrays, a tf.data.Dataset or a DataLoader")
 
 
-def share(arrays: Any, rank: int, ranks: int) -> tuple[Any, ...]:
+def share(arrays: Sequence[Array], rank: int, ranks: int) -> Batch:
     """Returns this rank's part of arrays that are to be gone through once, in order; pictures from 0 to 1.
 
     With more ranks than samples the last ranks get the first sample again, so that nobody stands idle.
@@ -84,13 +97,13 @@ def share(arrays: Any, rank: int, ranks: int) -> tuple[Any, ...]:
     return (_scaled(x), *others)
 
 
-def _scaled(x: Any) -> Any:
+def _scaled(x: Array) -> Array:
     if x.dtype == np.uint8:
         return x * np.float32(1 / 255)
     return x * (1 / 255) if "uint8" in str(x.dtype) else x  # a PyTorch tensor becomes float32 by itself
 
 
-def _is(data: Any, package: str, name: str) -> bool:
+def _is(data: object, package: str, name: str) -> bool:
     # By name, so that data of one framework does not import the other.
     kinds = type(data).__mro__
     return any(kind.__name__ == name and kind.__module__.split(".")[0] == package for kind in kinds)
@@ -99,14 +112,14 @@ def _is(data: Any, package: str, name: str) -> bool:
 # --- arrays --------------------------------------------------------------------------------------------------------
 
 
-def _length(arrays: Any) -> int:
+def _length(arrays: Sequence[Array]) -> int:
     lengths = {len(array) for array in arrays}
     if len(lengths) != 1 or 0 in lengths:
         raise SpecError(f"arrays have lengths {sorted(lengths)}", remedy="give x and y with one row per sample")
     return int(lengths.pop())
 
 
-def _array_source(arrays: tuple[Any, ...], shard: Shard, augment: Augment | None, start: int) -> Any:
+def _array_source(arrays: Batch, shard: Shard, augment: Augment | None, start: int) -> keras.utils.PyDataset:
     if _on_gpu(arrays[0]):
         from batchhvd.trainer.torch_cuda import batch
     else:
@@ -114,11 +127,11 @@ def _array_source(arrays: tuple[Any, ...], shard: Shard, augment: Augment | None
     return endless(lambda step: batch(arrays, shard, augment, start + step))
 
 
-def _on_gpu(array: Any) -> bool:
+def _on_gpu(array: object) -> bool:
     return str(getattr(array, "device", "cpu")).startswith("cuda")
 
 
-def endless(batch: Callable[[int], tuple[Any, ...]]) -> Any:
+def endless(batch: Callable[[int], Batch]) -> keras.utils.PyDataset:
     """Makes a Keras data set whose batch number ``step`` is ``batch(step)``, without end."""
     import keras
 
@@ -127,20 +140,20 @@ def endless(batch: Callable[[int], tuple[Any, ...]]) -> Any:
         def num_batches(self) -> None:
             return None
 
-        def __getitem__(self, step: int) -> tuple[Any, ...]:
+        def __getitem__(self, step: int) -> Batch:
             return batch(step)
 
     return Endless()
 
 
-def _in_memory(arrays: Sequence[Any], shard: Shard, augment: Augment | None, step: int) -> tuple[Any, ...]:
+def _in_memory(arrays: Sequence[np.ndarray], shard: Shard, augment: Augment | None, step: int) -> Batch:
     x, *others = arrays
     numbers, _ = shard.at(step)
     chosen = x[numbers] if augment is None else _augmented(x, shard, augment, step)
     return (_scaled(chosen), *(array[numbers] for array in others))
 
 
-def _augmented(x: Any, shard: Shard, augment: Augment, step: int) -> Any:
+def _augmented(x: np.ndarray, shard: Shard, augment: Augment, step: int) -> np.ndarray:
     height, width = x.shape[1:3]
     chosen = _gathered(x, shard.at(step)[0], *augment.grid(shard, step, height, width))
     if augment.hole:
@@ -152,7 +165,9 @@ def _augmented(x: Any, shard: Shard, augment: Augment, step: int) -> Any:
     return chosen
 
 
-def _gathered(x: Any, numbers: Any, rows: Any, columns: Any) -> Any:
+def _gathered(
+    x: np.ndarray, numbers: NDArray[np.int64], rows: NDArray[np.int64], columns: NDArray[np.int64]
+) -> np.ndarray:
     # One flat take is four times as fast as indexing with three arrays.
     _, height, width, channels = x.shape
     lines = numbers[:, None] * height + rows  # (batch, height)
@@ -163,7 +178,9 @@ def _gathered(x: Any, numbers: Any, rows: Any, columns: Any) -> Any:
 # --- streams -------------------------------------------------------------------------------------------------------
 
 
-def _tf_feed(data: Any, rank: int, ranks: int, steps: int | None, first_epoch: int, batch_size: int) -> Feed:
+def _tf_feed(
+    data: tf.data.Dataset, rank: int, ranks: int, steps: int | None, first_epoch: int, batch_size: int
+) -> Feed:
     batches = int(data.cardinality())  # -1 endless, -2 unknown
     if steps is None and batches < 1:
         raise SpecError("the tf.data.Dataset does not say how many batches it has", remedy="give steps_per_epoch")
@@ -171,17 +188,17 @@ def _tf_feed(data: Any, rank: int, ranks: int, steps: int | None, first_epoch: i
     return Feed(data.repeat().shard(ranks, rank).skip(first_epoch * count), count, batch_size)
 
 
-def _loader_feed(loader: Any, rank: int, ranks: int, seed: int, steps: int | None, first_epoch: int) -> Feed:
+def _loader_feed(loader: DataLoader, rank: int, ranks: int, seed: int, steps: int | None, first_epoch: int) -> Feed:
     from torch.utils.data import IterableDataset, RandomSampler, SequentialSampler
 
     if isinstance(loader.dataset, IterableDataset) or type(loader.sampler) not in (RandomSampler, SequentialSampler):
         return _stream_feed(loader, rank, ranks, steps, first_epoch)
     shard = Shard(len(loader.dataset), loader.batch_size, rank, ranks, seed)
     count = steps or shard.steps
-    return Feed(_resampled(loader, _Numbers(shard, first_epoch * count)), count, loader.batch_size)
+    return Feed(_resampled(loader, _SampleNumbers(shard, first_epoch * count)), count, loader.batch_size)
 
 
-def _resampled(loader: Any, numbers: _Numbers) -> Any:
+def _resampled(loader: DataLoader, numbers: _SampleNumbers) -> DataLoader:
     """Makes the same loader over this rank's samples, workers and collation as they were."""
     from torch.utils.data import DataLoader
 
@@ -190,7 +207,7 @@ def _resampled(loader: Any, numbers: _Numbers) -> Any:
 
 
 @attrs.frozen
-class _Numbers:
+class _SampleNumbers:
     """Yields the sample numbers of one step after another, for ever."""
 
     shard: Shard
@@ -203,16 +220,16 @@ class _Numbers:
         return 1 << 40  # Keras asks, and starts again from the first batch after so many
 
 
-def _stream_feed(loader: Any, rank: int, ranks: int, steps: int | None, first_epoch: int) -> Feed:
+def _stream_feed(loader: DataLoader, rank: int, ranks: int, steps: int | None, first_epoch: int) -> Feed:
     from torch.utils.data import DataLoader, IterableDataset
 
     if steps is None and not hasattr(loader.dataset, "__len__"):
         raise SpecError("the DataLoader does not say how many batches it has", remedy="give steps_per_epoch")
     count = steps or math.ceil(len(loader) / ranks)
 
-    class Share(IterableDataset):  # type: ignore[misc]  # torch is not imported for types
-        def __iter__(self) -> Iterator[Any]:
+    class RankStream(IterableDataset):  # type: ignore[misc]  # torch is not imported for types
+        def __iter__(self) -> Iterator[object]:
             endless = itertools.chain.from_iterable(loader for _ in itertools.count())
             return itertools.islice(endless, rank + first_epoch * count * ranks, None, ranks)
 
-    return Feed(DataLoader(Share(), batch_size=None), count, loader.batch_size or 1)
+    return Feed(DataLoader(RankStream(), batch_size=None), count, loader.batch_size or 1)

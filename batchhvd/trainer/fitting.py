@@ -9,12 +9,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import attrs
 
 from batchhvd.trainer.feed import feed, share
 from batchhvd.trainer.shard import Augment
+
+if TYPE_CHECKING:
+    import keras
+
+    from batchhvd.trainer.feed import Array, Samples
+    from batchhvd.trainer.stopwatch import Stopwatch
+    from batchhvd.trainer.torch_cuda import RecordedStep
 
 VALIDATION_BATCH = 500
 FIRST_COMPILED = 5  # steps until a compiled one is played back
@@ -45,10 +52,10 @@ class Fit:
 
 
 def fit(
-    model: Any,
-    data: Any,
+    model: keras.Model,
+    data: Samples,
     *,
-    validation: Any = None,
+    validation: Sequence[Array] | None = None,
     epochs: int = 1,
     batch_size: int = 32,
     steps_per_epoch: int | None = None,
@@ -56,7 +63,7 @@ def fit(
     seed: int = 0,
     whole: bool = False,
     initial_epoch: int = 0,
-    callbacks: Sequence[Any] = (),
+    callbacks: Sequence[keras.callbacks.Callback] = (),
     compiled: bool = False,
     progress: Callable[[str], None] | None = print,
     clock: Callable[[], float] = time.perf_counter,
@@ -123,7 +130,7 @@ def fit(
     return _result(history.history, watch, hvd.size())
 
 
-def evaluate(model: Any, data: Any) -> dict[str, float]:
+def evaluate(model: keras.Model, data: Sequence[Array]) -> dict[str, float]:
     """Evaluates a compiled model on arrays that the ranks share, and returns the figures, named as ``val_…``."""
     from batchhvd.trainer import hvd
 
@@ -135,7 +142,7 @@ def evaluate(model: Any, data: Any) -> dict[str, float]:
     return {f"val_{name}": sum(count * part[name] for count, part in everyone) / total for name in figures}
 
 
-def nearby(data: Any) -> Any:
+def nearby(data: Samples) -> Samples:
     """Puts arrays where the model is, if that is a GPU that PyTorch drives."""
     import keras
 
@@ -150,13 +157,13 @@ def nearby(data: Any) -> Any:
     return resident(data)
 
 
-def _recorded(model: Any) -> Any:
+def _recorded(model: keras.Model) -> RecordedStep:
     from batchhvd.trainer.torch_cuda import RecordedStep
 
     return RecordedStep(model)
 
 
-def _duties() -> list[Any]:
+def _duties() -> list[keras.callbacks.Callback]:
     """Returns what any training on several ranks needs; the averages come before whoever reads figures."""
     from batchhvd.trainer.hvd import callbacks
 
@@ -167,7 +174,7 @@ def _duties() -> list[Any]:
     ]
 
 
-def _result(history: Mapping[str, Sequence[float]], watch: Any, ranks: int) -> Fit:
+def _result(history: Mapping[str, Sequence[float]], watch: Stopwatch, ranks: int) -> Fit:
     return Fit(
         history={name: tuple(map(float, values)) for name, values in history.items()},
         metrics={name: float(values[-1]) for name, values in history.items() if values},

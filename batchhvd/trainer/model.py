@@ -5,11 +5,18 @@ Both take pictures from 0 to 1 and give probabilities.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import keras
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from batchhvd.trainer.hvd.binding import Tensor
 
 
-def tutorial(shape: Sequence[int], classes: int) -> Any:
+def tutorial(shape: Sequence[int], classes: int) -> keras.Model:
     """Builds the tutorial's network: four convolutions, two dense layers, 1,250,858 weights for 32×32×3 and 10 classes.
 
     Source: the printed script of the tutorial, layer by layer. Only the softmax's type is said here: it stays in
@@ -48,7 +55,7 @@ def tutorial(shape: Sequence[int], classes: int) -> Any:
     )
 
 
-def fast(shape: Sequence[int], classes: int, widths: Sequence[int] = (64, 256, 256)) -> Any:
+def fast(shape: Sequence[int], classes: int, widths: Sequence[int] = (64, 256, 256)) -> keras.Model:
     """Builds a network that learns CIFAR-10 in seconds on a GPU: a whitening layer and three groups of convolutions.
 
     The first layer is meant to be set by :func:`whiten`. Source of the idea: Jordan, "94% on CIFAR-10 in 3.29 seconds
@@ -79,7 +86,7 @@ LOGIT_SCALE = 1 / 9
 BN_EPSILON = 1e-3  # with 1e-5 channels that grey pictures leave almost silent made training diverge in bfloat16
 
 
-def _group(x: Any, width: int) -> Any:
+def _group(x: keras.KerasTensor, width: int) -> keras.KerasTensor:
     from keras.layers import Activation, BatchNormalization, Conv2D, MaxPooling2D
 
     for pooled in (True, False):
@@ -90,7 +97,7 @@ def _group(x: Any, width: int) -> Any:
     return x
 
 
-def _passing(shape: Sequence[int], dtype: Any = None) -> Any:
+def _passing(shape: Sequence[int], dtype: str | None = None) -> Tensor:
     """Starts a convolution so that its first filters pass their input on, and the rest are random."""
     import keras
     import numpy as np
@@ -105,7 +112,7 @@ def _passing(shape: Sequence[int], dtype: Any = None) -> Any:
     return keras.ops.convert_to_tensor(kernel, dtype)
 
 
-def whiten(network: Any, images: Any) -> None:
+def whiten(network: keras.Model, images: NDArray[np.uint8]) -> None:
     """Sets the first layer of :func:`fast` so that the pixels of small patches become independent, and freezes it.
 
     Args:
@@ -114,7 +121,7 @@ def whiten(network: Any, images: Any) -> None:
     """
     import numpy as np
 
-    windows: Any = np.lib.stride_tricks.sliding_window_view  # numpy 2.2 declares one axis only
+    windows: Callable[..., np.ndarray] = np.lib.stride_tricks.sliding_window_view  # numpy 2.2 declares one axis only
     patches = windows(images / np.float32(255), (WHITENING, WHITENING), axis=(1, 2))
     flat = patches.transpose(0, 1, 2, 4, 5, 3).reshape(-1, WHITENING**2 * images.shape[-1])  # (n·31·31, 12)
     mean = flat.mean(axis=0)

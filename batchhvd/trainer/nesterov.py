@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import keras
+
+if TYPE_CHECKING:
+    from batchhvd.trainer.hvd.binding import Tensor
 
 
 @keras.saving.register_keras_serializable("batchhvd")
@@ -24,25 +27,25 @@ class Nesterov(keras.optimizers.Optimizer):  # type: ignore[misc]  # Keras has n
 
     def __init__(
         self,
-        learning_rate: Any = 0.1,
+        learning_rate: float | keras.optimizers.schedules.LearningRateSchedule = 0.1,
         momentum: float = 0.85,
         decay: float = 0.0,
         bias_rate: float = 1.0,
-        **options: Any,
+        **options: object,
     ) -> None:
         super().__init__(learning_rate=learning_rate, **options)
         self.momentum = momentum
         self.decay = decay
         self.bias_rate = bias_rate
 
-    def build(self, variables: Sequence[Any]) -> None:
+    def build(self, variables: Sequence[keras.Variable]) -> None:
         """Makes one velocity for each weight."""
         if self.built:
             return
         super().build(variables)
         self.velocities = self.add_optimizer_variables(variables, "velocity")
 
-    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+    def update_step(self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor) -> None:
         """Moves one weight."""
         ops = keras.ops
         velocity = self.velocities[self._get_variable_index(variable)]
@@ -54,7 +57,7 @@ class Nesterov(keras.optimizers.Optimizer):  # type: ignore[misc]  # Keras has n
         kept = 1.0 if bias else 1.0 - rate * self.decay
         self.assign(variable, ops.convert_to_tensor(variable) * kept - move)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Returns what makes the same optimizer again."""
         own = {"momentum": self.momentum, "decay": self.decay, "bias_rate": self.bias_rate}
         return {**super().get_config(), **own}

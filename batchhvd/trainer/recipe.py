@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import attrs
 
 from batchhvd.errors import SpecError
 from batchhvd.trainer import model
+
+if TYPE_CHECKING:
+    import keras
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @attrs.frozen
@@ -36,7 +41,7 @@ class Recipe:
     """
 
     name: str
-    build: Callable[[Sequence[int], int], Any]
+    build: Callable[[Sequence[int], int], keras.Model]
     epochs: dict[str, int]
     batch: int
     together: int
@@ -50,7 +55,7 @@ class Recipe:
     bias_rate: float = 1.0
     shift: int = 2
     hole: int = 0
-    adapt: Callable[[Any, Any], None] | None = None
+    adapt: Callable[[keras.Model, NDArray[np.uint8]], None] | None = None
 
     def epochs_for(self, dataset: str) -> int:
         """Returns the passes over a data set."""

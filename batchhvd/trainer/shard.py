@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import Any
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
 
 @attrs.frozen(eq=False, slots=False)
@@ -40,7 +40,7 @@ class Shard:
         """Steps of one epoch, equal on all ranks: enough to go once over the set."""
         return math.ceil(self.samples / (self.batch * (1 if self.whole else self.ranks)))
 
-    def at(self, step: int) -> tuple[Any, Any]:
+    def at(self, step: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Returns the samples of this rank at ``step``, counted from the start of training.
 
         Returns:
@@ -51,7 +51,7 @@ class Shard:
             self._kept[step] = self._found((step if self.whole else step * self.ranks + self.rank) * self.batch)
         return self._kept[step]
 
-    def _found(self, first: int) -> tuple[Any, Any]:
+    def _found(self, first: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         numbers, laps, left = [], [], self.batch
         while left:
             lap, place = divmod(first + self.batch - left, self.samples)
@@ -77,19 +77,19 @@ class Shard:
         return self.batch if self.whole else self.batch * self.ranks
 
     @cached_property
-    def halves(self) -> Any:
+    def halves(self) -> NDArray[np.int8]:
         """Parts the samples into two random halves: 0 or 1 for each, int8 (samples,)."""
         return np.random.default_rng([self.seed, 2]).integers(0, 2, size=self.samples, dtype=np.int8)
 
     @cached_property
-    def _kept(self) -> dict[int, tuple[Any, Any]]:
+    def _kept(self) -> dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]]:
         return {}
 
     @cached_property
-    def _orders(self) -> dict[int, Any]:
+    def _orders(self) -> dict[int, NDArray[np.int64]]:
         return {}
 
-    def _order(self, lap: int) -> Any:
+    def _order(self, lap: int) -> NDArray[np.int64]:
         if lap not in self._orders:
             for old in [key for key in self._orders if key < lap - 1]:
                 del self._orders[old]
@@ -113,21 +113,21 @@ class Augment:
     flip: bool = False
     hole: int = 0
 
-    def moves(self, shard: Shard, step: int) -> Any:
+    def moves(self, shard: Shard, step: int) -> NDArray[np.int64]:
         """Returns how far down and right each of this rank's pictures moves at ``step``: int64 (2, batch)."""
         return shard.draws(step, "moves").integers(-self.shift, self.shift + 1, size=(2, shard.total))[:, shard.mine]
 
-    def holes(self, shard: Shard, step: int, height: int, width: int) -> Any:
+    def holes(self, shard: Shard, step: int, height: int, width: int) -> NDArray[np.int64]:
         """Returns the hole's first row and column in each of this rank's pictures: int64 (2, batch)."""
         highest = np.array([[height], [width]]) - self.hole + 1
         return shard.draws(step, "holes").integers(0, highest, size=(2, shard.total))[:, shard.mine]
 
-    def mirrored(self, shard: Shard, step: int) -> Any:
+    def mirrored(self, shard: Shard, step: int) -> NDArray[np.bool_]:
         """Returns which of this rank's pictures are mirrored at ``step``: bool (batch,)."""
         numbers, laps = shard.at(step)
         return (shard.halves[numbers] + laps) % 2 == (1 if self.flip else 2)
 
-    def grid(self, shard: Shard, step: int, height: int, width: int) -> tuple[Any, Any]:
+    def grid(self, shard: Shard, step: int, height: int, width: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Returns for this rank's batch the source row of each row, and the source column of each column.
 
         Returns:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import keras
 
@@ -48,14 +47,14 @@ class Stopwatch(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
         self.samples = self.steps = 0
         self._running = False
 
-    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Starts the epoch's clock."""
         self.epoch = epoch
         self.began = self.mark = self.spoke = self.clock()
         self.counted = 0
         self._running = True
 
-    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
         """Counts the step; the training's first ones are kept apart."""
         self.steps += 1
         self.counted += 1
@@ -67,11 +66,11 @@ class Stopwatch(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
         if self.clock() - self.spoke > EVERY:
             self._within(batch, logs or {})
 
-    def on_test_begin(self, logs: Mapping[str, Any] | None = None) -> None:
+    def on_test_begin(self, logs: Mapping[str, float] | None = None) -> None:
         """Ends the epoch's clock where validation begins."""
         self._pause()
 
-    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Says how the epoch went."""
         self._pause()
         parts = [f"{name} {value:.4f}" for name, value in (logs or {}).items() if name != "learning_rate"]
@@ -89,7 +88,7 @@ class Stopwatch(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
         self.seconds += seconds
         self.samples += self.counted * self.feed.batch
 
-    def _within(self, batch: int, logs: Mapping[str, Any]) -> None:
+    def _within(self, batch: int, logs: Mapping[str, float]) -> None:
         self.spoke = self.clock()
         rate = self.counted * self.feed.batch * self.ranks / (self.spoke - self.mark) if self.counted else 0.0
         loss = f"loss {float(logs['loss']):.4f}  " if "loss" in logs else ""

@@ -8,14 +8,17 @@ one CUDA graph. With several ranks it is two graphs, and between them the gradie
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from batchhvd.trainer import hvd
-from batchhvd.trainer.hvd.optimizer import Distributed
+from batchhvd.trainer.hvd.reduction import Distributed
 from batchhvd.trainer.shard import Augment, Shard
+
+if TYPE_CHECKING:
+    import keras
 
 EAGER_STEPS = 1  # in which what is made at first use is made, so that the next one compiles the final code
 WARM_STEPS = 4  # ordinary steps before the recording, the eager one included, in which all memory is found
@@ -23,7 +26,7 @@ MOST_VARIANTS = 64  # of one function that PyTorch may compile: each model train
 MOST_OF_MEMORY = 0.5
 
 
-def resident(arrays: Sequence[Any]) -> tuple[Any, ...]:
+def resident(arrays: Sequence[np.ndarray | torch.Tensor]) -> tuple[np.ndarray | torch.Tensor, ...]:
     """Puts arrays on the GPU if they take less than half of its free memory, else returns them as they are."""
     arrays = tuple(arrays)
     free, _ = torch.cuda.mem_get_info()
@@ -35,7 +38,7 @@ def resident(arrays: Sequence[Any]) -> tuple[Any, ...]:
 # --- batches -------------------------------------------------------------------------------------------------------
 
 
-def batch(arrays: Sequence[Any], shard: Shard, augment: Augment | None, step: int) -> tuple[Any, ...]:
+def batch(arrays: Sequence[torch.Tensor], shard: Shard, augment: Augment | None, step: int) -> tuple[torch.Tensor, ...]:
     """Returns this rank's batch of step ``step`` from arrays on the device; pictures in uint8 become 0 to 1.
 
     Args:
@@ -51,7 +54,7 @@ def batch(arrays: Sequence[Any], shard: Shard, augment: Augment | None, step: in
     return (scaled, *(array[numbers] for array in others))
 
 
-def _augmented(x: Any, numbers: Any, shard: Shard, augment: Augment, step: int) -> Any:
+def _augmented(x: torch.Tensor, numbers: torch.Tensor, shard: Shard, augment: Augment, step: int) -> torch.Tensor:
     _, height, width, _ = x.shape
     moves, mirrored = _sent(augment.moves(shard, step), x), _sent(augment.mirrored(shard, step), x)
     rows, columns = torch.arange(height, device=x.device), torch.arange(width, device=x.device)
@@ -68,7 +71,7 @@ def _augmented(x: Any, numbers: Any, shard: Shard, augment: Augment, step: int) 
     return chosen  # (batch, height, width, channels)
 
 
-def _sent(array: Any, like: Any) -> Any:
+def _sent(array: np.ndarray, like: torch.Tensor) -> torch.Tensor:
     # From pinned memory the copy does not make the host wait for the steps before.
     tensor = torch.from_numpy(np.ascontiguousarray(array))
     return tensor.pin_memory().to(like.device, non_blocking=True) if like.is_cuda else tensor
@@ -88,18 +91,18 @@ class RecordedStep:
         alone: whether nothing happens between gradients and update; None says so where there is one rank.
     """
 
-    def __init__(self, model: Any, alone: bool | None = None) -> None:
+    def __init__(self, model: keras.Model, alone: bool | None = None) -> None:
         self.model = model
         self.optimizer = model.optimizer
         self.alone = hvd.size() == 1 if alone is None else alone
         self.calls = 0
-        self.inputs: list[Any] = []
+        self.inputs: list[torch.Tensor] = []
         self.parts: list[Callable[[], None]] = []
-        self.logs: dict[str, Any] = {}
-        self._keeper = _Keeper(model.optimizer)
+        self.logs: dict[str, torch.Tensor] = {}
+        self._keeper = _GradientKeeper(model.optimizer)
         self._step, self._apply = model.train_step, self._applied
 
-    def __call__(self, data: Sequence[Any]) -> dict[str, Any]:
+    def __call__(self, data: Sequence[Sequence[torch.Tensor | None]]) -> dict[str, torch.Tensor]:
         """Trains on one batch and returns the metrics so far, as tensors on the device."""
         batch = [part for part in data[0] if part is not None]
         self.calls += 1
@@ -123,7 +126,7 @@ class RecordedStep:
         self._step = torch.compile(self._step, dynamic=False)
         self._apply = torch.compile(self._apply, dynamic=False)
 
-    def _warm(self, batch: list[Any]) -> dict[str, Any]:
+    def _warm(self, batch: list[torch.Tensor]) -> dict[str, torch.Tensor]:
         if not batch[0].is_cuda:
             return self._whole(batch)
         side = torch.cuda.Stream()  # capture demands that allocations were not made on the default stream
@@ -133,7 +136,7 @@ class RecordedStep:
         torch.cuda.current_stream().wait_stream(side)
         return logs
 
-    def _whole(self, batch: list[Any]) -> dict[str, Any]:
+    def _whole(self, batch: list[torch.Tensor]) -> dict[str, torch.Tensor]:
         if self.alone:
             return dict(self._step(tuple(batch)))
         self._forward_backward(batch)
@@ -141,7 +144,7 @@ class RecordedStep:
         self._apply()
         return self.logs
 
-    def _record(self, batch: list[Any]) -> None:
+    def _record(self, batch: list[torch.Tensor]) -> None:
         self.inputs = [part.clone() for part in batch]
         if self.alone:
             self.parts = [self._captured(self._keep_logs)]
@@ -159,7 +162,7 @@ class RecordedStep:
     def _keep_logs(self) -> None:
         self.logs = dict(self._step(tuple(self.inputs)))
 
-    def _forward_backward(self, batch: list[Any]) -> None:
+    def _forward_backward(self, batch: list[torch.Tensor]) -> None:
         """Runs the model's step up to the gradients, which it keeps instead of applying them."""
         self.model.optimizer = self._keeper
         try:
@@ -176,22 +179,22 @@ class RecordedStep:
 
     def _applied(self) -> None:
         with torch.no_grad():
-            past_the_reduction: Any = super(Distributed, self.optimizer)
+            past_the_reduction: keras.optimizers.Optimizer = super(Distributed, self.optimizer)
             past_the_reduction.apply(self._keeper.gradients, self._keeper.variables)
 
 
-class _Keeper:
+class _GradientKeeper:
     """Stands in for the optimizer while the gradients are computed."""
 
-    def __init__(self, optimizer: Any) -> None:
+    def __init__(self, optimizer: keras.optimizers.Optimizer) -> None:
         self.optimizer = optimizer
-        self.gradients: list[Any] = []
-        self.variables: list[Any] = []
+        self.gradients: list[torch.Tensor] = []
+        self.variables: list[keras.Variable] = []
 
-    def scale_loss(self, loss: Any) -> Any:
+    def scale_loss(self, loss: torch.Tensor) -> torch.Tensor:
         """Scales as the true optimizer does."""
         return self.optimizer.scale_loss(loss)
 
-    def apply(self, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
+    def apply(self, gradients: Sequence[torch.Tensor], variables: Sequence[keras.Variable]) -> None:
         """Keeps the gradients."""
         self.gradients, self.variables = list(gradients), list(variables)

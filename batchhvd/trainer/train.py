@@ -15,7 +15,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -24,9 +24,15 @@ from batchhvd.errors import BatchHvdError
 from batchhvd.trainer import backend
 from batchhvd.trainer import data as datasets
 from batchhvd.trainer import recipe as recipes
-from batchhvd.trainer.rates import TUTORIAL_RATE, one_cycle_schedule, tutorial_schedule
-from batchhvd.trainer.schedule import scaling, tutorial_epochs
+from batchhvd.trainer.schedule import TUTORIAL_RATE, one_cycle_schedule, scaling, tutorial_epochs, tutorial_schedule
 from batchhvd.trainer.shard import Augment, Shard
+
+if TYPE_CHECKING:
+    import keras
+    from numpy.typing import NDArray
+
+    from batchhvd.trainer.checkpoint import Checkpoints
+    from batchhvd.trainer.fitting import Fit
 
 TUTORIAL_BATCH = 32
 TUTORIAL_SHIFT = 3  # a tenth of the picture's side
@@ -36,7 +42,7 @@ MODEL_NAME = "keras_cifar10_trained_model.h5"  # the tutorial's
 
 
 @attrs.frozen
-class Settings:
+class TrainingSettings:
     """Says what to train and how; None leaves the choice to the recipe.
 
     Attributes:
@@ -73,7 +79,7 @@ class Settings:
     resume: bool = False
 
 
-def parse(argv: Sequence[str]) -> Settings:
+def parse(argv: Sequence[str]) -> TrainingSettings:
     """Reads the command line."""
     parser = argparse.ArgumentParser(prog="batchhvd.trainer", description="Trains on all ranks that were started.")
     parser.add_argument("-d", "--dir", required=True, help="directory to save the model to")
@@ -90,7 +96,7 @@ def parse(argv: Sequence[str]) -> Settings:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--checkpoints", type=int, default=1, help="how many of the newest to keep (0: write none)")
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --dir")
-    return Settings(**vars(parser.parse_args(argv)))
+    return TrainingSettings(**vars(parser.parse_args(argv)))
 
 
 def _positive(text: str) -> int:
@@ -113,7 +119,7 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def train(settings: Settings) -> Any:
+def train(settings: TrainingSettings) -> Fit:
     """Trains, saves and scores a model on all ranks, and returns it with how the training went."""
     backend.prepare()  # before Keras is imported
     import keras
@@ -175,7 +181,7 @@ def announce(data: datasets.Data, say: Callable[[str], None]) -> None:
     say("Using real-time data augmentation.")
 
 
-def one_hot(labels: Any, classes: int) -> Any:
+def one_hot(labels: NDArray[np.int64], classes: int) -> NDArray[np.float32]:
     """Returns labels (n,) as rows of 0 and 1: float32 (n, classes)."""
     return np.eye(classes, dtype=np.float32)[labels]
 
@@ -184,7 +190,7 @@ def one_hot(labels: Any, classes: int) -> Any:
 
 
 @attrs.frozen
-class Plan:
+class TrainingPlan:
     """Holds the numbers of one training.
 
     Attributes:
@@ -207,14 +213,14 @@ class Plan:
     faithful: bool
 
 
-def planned(settings: Settings, data: datasets.Data, ranks: int) -> Plan:
+def planned(settings: TrainingSettings, data: datasets.Data, ranks: int) -> TrainingPlan:
     """Works out the numbers of a training on so many ranks."""
     recipe = recipes.named(settings.recipe)
     faithful = settings.schedule == "tutorial"
     epochs = settings.epochs or (tutorial_epochs(ranks) if faithful else recipe.epochs_for(data.name))
     batch = settings.batch_size or (TUTORIAL_BATCH if faithful else recipe.batch_for(ranks, backend.gpu()))
     rate = settings.rate or (TUTORIAL_RATE if faithful else recipe.rate_for(batch))
-    return Plan(
+    return TrainingPlan(
         recipe=recipe,
         shape=data.x_train.shape[1:],
         classes=data.classes,
@@ -227,7 +233,7 @@ def planned(settings: Settings, data: datasets.Data, ranks: int) -> Plan:
     )
 
 
-def built(plan: Plan, data: datasets.Data) -> Any:
+def built(plan: TrainingPlan, data: datasets.Data) -> keras.Model:
     """Builds the recipe's network for the data."""
     model = plan.recipe.build(plan.shape, plan.classes)
     if plan.recipe.adapt is not None:
@@ -235,13 +241,15 @@ def built(plan: Plan, data: datasets.Data) -> Any:
     return model
 
 
-def augmentation(plan: Plan, data: datasets.Data) -> Augment:
+def augmentation(plan: TrainingPlan, data: datasets.Data) -> Augment:
     """Returns how training pictures are changed: as the tutorial does, or as measured best for few passes."""
     shift = TUTORIAL_SHIFT if plan.faithful else min(data.shift, plan.recipe.shift)
     return Augment(shift, data.flip, 0 if plan.faithful or not data.flip else plan.recipe.hole)
 
 
-def optimizer(plan: Plan, rate: Any = None) -> Any:
+def optimizer(
+    plan: TrainingPlan, rate: float | keras.optimizers.schedules.LearningRateSchedule | None = None
+) -> keras.optimizers.Optimizer:
     """Makes the optimizer: the tutorial's RMSprop with decay, or the recipe's own.
 
     Args:
@@ -264,28 +272,29 @@ def optimizer(plan: Plan, rate: Any = None) -> Any:
 # --- what is written meanwhile ---------------------------------------------------------------------------------------
 
 
-def writers(settings: Settings) -> list[Any]:
+def writers(settings: TrainingSettings) -> list[keras.callbacks.Callback]:
     """Returns the callbacks that write one record per epoch, and checkpoints."""
-    from batchhvd.trainer.epoch_records import EpochRecords, SaveCheckpoints
+    from batchhvd.trainer.checkpoint_callback import SaveCheckpoints
+    from batchhvd.trainer.epoch_records import EpochRecords
 
-    records: list[Any] = [EpochRecords(Path(settings.dir, "epochs.jsonl"))]
+    records: list[keras.callbacks.Callback] = [EpochRecords(Path(settings.dir, "epochs.jsonl"))]
     return [*records, SaveCheckpoints(_checkpoints(settings))] if settings.checkpoints else records
 
 
-def resumed(settings: Settings, model: Any) -> int:
+def resumed(settings: TrainingSettings, model: keras.Model) -> int:
     """Puts the last checkpoint into the model if that is wanted, and returns the epoch to go on with."""
     from batchhvd.trainer.checkpoint import restore
 
     return restore(model, _checkpoints(settings)).epoch if settings.resume else 0
 
 
-def _checkpoints(settings: Settings) -> Any:
+def _checkpoints(settings: TrainingSettings) -> Checkpoints:
     from batchhvd.trainer.checkpoint import Checkpoints
 
     return Checkpoints(Path(settings.dir, "checkpoints"), max(settings.checkpoints, 1))
 
 
-def note(settings: Settings, plan: Plan, result: Any) -> None:
+def note(settings: TrainingSettings, plan: TrainingPlan, result: Fit) -> None:
     """Writes the training's figures to ``training.json``; where nothing was left to train, those of before stay."""
     if not result.steps:
         return
@@ -297,12 +306,12 @@ def note(settings: Settings, plan: Plan, result: Any) -> None:
 # --- the result ----------------------------------------------------------------------------------------------------
 
 
-def place(settings: Settings) -> Path:
+def place(settings: TrainingSettings) -> Path:
     """Returns where the model goes."""
     return Path(settings.dir, "saved_models", MODEL_NAME)
 
 
-def save(model: Any, plan: Plan, path: Path) -> Path:
+def save(model: keras.Model, plan: TrainingPlan, path: Path) -> Path:
     """Saves the trained network so that plain Keras loads it: float32, with an optimizer that Keras knows.
 
     It is written beside its place first, so a reader never sees half a file.

@@ -21,12 +21,15 @@ if os.environ.get("KERAS_BACKEND") == "torch":
     # As where only PyTorch is installed: else Keras imports TensorFlow too, to save a model.
     sys.modules["tensorflow"] = None
 
+import attrs
 import keras
 import numpy as np
 
 from batchhvd.trainer import checkpoint, epoch_records, hvd
+from batchhvd.trainer.checkpoint_callback import SaveCheckpoints
 from batchhvd.trainer.hvd import callbacks
 from batchhvd.trainer.hvd import optimizer as layers
+from batchhvd.trainer.hvd.reduction import DistributedLossScale
 from batchhvd.trainer.hvd.world import world
 from batchhvd.trainer.measure import parity, ranks
 
@@ -214,7 +217,7 @@ def check_mixed():
         x[8:16] = np.inf
     model.fit(x, y, batch_size=8, verbose=0, shuffle=False, callbacks=[broadcast()])
     scale = float(keras.ops.convert_to_numpy(model.optimizer.dynamic_scale))
-    return {"kind": isinstance(model.optimizer, layers.DistributedLossScale), "after": digest(model), "scale": scale}
+    return {"kind": isinstance(model.optimizer, DistributedLossScale), "after": digest(model), "scale": scale}
 
 
 class _policy:
@@ -441,7 +444,7 @@ def check_resume(folder):
     train(whole, epochs=2)
     kept = checkpoint.Checkpoints(folder / "resume")
     half = _with_dropout(1)
-    train(half, epoch_records.SaveCheckpoints(kept), epochs=1)
+    train(half, SaveCheckpoints(kept), epochs=1)
     hvd.barrier()
     after = _with_dropout(2)
     progress = checkpoint.restore(after, kept)
@@ -474,7 +477,7 @@ def check_parity():
 
     def measured():
         found = parity.measure(lambda: parity.small((32, 32, 3), 10), train_data, test, 16)
-        return None if found is None else {**parity.asdict(found), "holds": found.holds}
+        return None if found is None else {**attrs.asdict(found), "holds": found.holds}
 
     facts = {"with": measured()}
     if BACKEND == "tensorflow":  # once is enough, and PyTorch has no graphs to trace

@@ -18,8 +18,8 @@ import pytest
 
 from batchhvd.errors import EngineError, HorovodBroken
 from batchhvd.trainer.checkpoint import Checkpoints
-from batchhvd.trainer.install import COMMAND, cache, installed
-from batchhvd.trainer.install.build_plan import framework_version
+from batchhvd.trainer.install import COMMAND, installed
+from batchhvd.trainer.install.installation import cache, framework_version
 from batchhvd.trainer.install.source import EDITS, VERSION, change, unpack
 from batchhvd.trainer.measure import ranks
 from tests.e2e.faults import until
@@ -59,7 +59,7 @@ def test_a_missing_compiler_is_named_with_the_command(tmp_path: Path) -> None:
     tools.mkdir()
     code = (
         "import os; os.geteuid = lambda: 1000\n"
-        "from batchhvd.trainer.install.installer import main; raise SystemExit(main(['--no-nccl']))"
+        "from batchhvd.trainer.install.__main__ import main; raise SystemExit(main(['--no-nccl']))"
     )
     done = command([sys.executable, "-c", code], PATH=str(tools), XDG_CACHE_HOME=str(tmp_path / "cache"))
     assert done.returncode == 1
@@ -102,8 +102,9 @@ def test_two_builds_wait_for_one_another(tmp_path: Path) -> None:
     folder = tmp_path / "batchhvd" / "horovod"
     folder.mkdir(parents=True)
     code = (
-        "from batchhvd.trainer.install.installer import Steps, _lock, cache\n"
-        "with _lock(cache() / 'lock', Steps()): print('mine', flush=True)"
+        "from batchhvd.trainer.install.installation import cache\n"
+        "from batchhvd.trainer.install.installer import StepLog, lock\n"
+        "with lock(cache() / 'lock', StepLog()): print('mine', flush=True)"
     )
     with (folder / "lock").open("a") as held:
         fcntl.flock(held, fcntl.LOCK_EX)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from batchhvd.trainer.install import COMMAND, installed
-from batchhvd.trainer.install.build_plan import framework_version
+from batchhvd.trainer.install.installation import framework_version
 from batchhvd.trainer.measure import ranks
 from batchhvd.trainer.measure.parity import WEIGHT
 

@@ -9,7 +9,7 @@ import pytest
 
 from batchhvd.service import drills
 from batchhvd.trainer.install import COMMAND, installed
-from batchhvd.trainer.install.build_plan import framework_version
+from batchhvd.trainer.install.installation import framework_version
 from tests.e2e.faults import MOUNTED, Live, live, until
 
 # The trainer's own command. Its ranks wait after the last epoch until a file is there: the moment of the drill.

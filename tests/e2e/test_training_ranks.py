@@ -12,7 +12,7 @@ import pytest
 import batchhvd
 from batchhvd.trainer.data import load
 from batchhvd.trainer.install import COMMAND, installed
-from batchhvd.trainer.install.build_plan import framework_version
+from batchhvd.trainer.install.installation import framework_version
 from batchhvd.trainer.measure import ranks
 
 RANK = str(Path(__file__).with_name("training_rank.py"))
@@ -41,12 +41,12 @@ def folder(tmp_path: Path) -> Path:
     return place
 
 
-def run(size: int, backend: str, *command: str) -> list[ranks.Outcome]:
+def run(size: int, backend: str, *command: str) -> list[ranks.RankOutcome]:
     variables = {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
     return ranks.run(ranks.python(*command), size, variables=variables, timeout=200)
 
 
-def well(outcomes: list[ranks.Outcome]) -> list[str]:
+def well(outcomes: list[ranks.RankOutcome]) -> list[str]:
     for outcome in outcomes:
         assert outcome.exit_code == 0, ranks.tail(outcome.output, 40)
     return [outcome.output for outcome in outcomes]

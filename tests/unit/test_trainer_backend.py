@@ -62,7 +62,7 @@ def test_horovod_for_gpus_takes_the_nccl_of_pytorch(tmp_path, monkeypatch):
     smi.write_text("#!/bin/sh\necho 9.0; echo 9.0; echo 8.0\n")
     smi.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    plan = build_plan.Plan({"torch": "2.11.0"}, "cpython", "g++ 13", nccl=f"{tmp_path} nvidia-nccl-cu13")
+    plan = build_plan.BuildPlan({"torch": "2.11.0"}, "cpython", "g++ 13", nccl=f"{tmp_path} nvidia-nccl-cu13")
     found = build_plan.build_variables(plan, 4)
     assert found["HOROVOD_NCCL_LINK"] == "SHARED"
     assert (found["HOROVOD_NCCL_HOME"], found["HOROVOD_BUILD_CUDA_CC_LIST"]) == (str(tmp_path), "80,90")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from batchhvd.errors import SpecError
 from batchhvd.trainer.check.rule import findings
-from batchhvd.trainer.check.script import Finding, Source
+from batchhvd.trainer.check.script import Finding, Script
 
 __all__ = ["Finding", "check"]
 
@@ -20,9 +20,9 @@ def check(text: str, name: str = "<script>") -> list[Finding]:
         SpecError: it is not Python; with the line and column.
     """
     try:
-        source = Source(text, name)
+        script = Script(text, name)
     except (SyntaxError, ValueError) as error:
         line, column = getattr(error, "lineno", None) or 0, getattr(error, "offset", None) or 0
         remedy = "mend its syntax; scripts of Python 2 cannot be read"
         raise SpecError(f"not Python: {error}", remedy=remedy, file=name, line=line, column=column) from error
-    return findings(source)
+    return findings(script)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from batchhvd.trainer.check.script import Finding, Source, finding, keyword, last
+from batchhvd.trainer.check.script import Finding, Script, finding, keyword, last
 
 #: Parts of Keras 2 and TensorFlow 1 that Keras 3 has no more, and what stands in their place.
 _REMOVED_MODULES = {
@@ -38,24 +38,24 @@ OPTIMIZERS = ("SGD", "RMSprop", "Adam", "AdamW", "Adadelta", "Adagrad", "Adamax"
 _LOWER = {name.lower(): name for name in OPTIMIZERS}
 
 
-def removed(source: Source) -> Iterator[Finding]:
+def removed(script: Script) -> Iterator[Finding]:
     """Nothing is used that Keras 3 no longer has."""
-    yield from _removed_imports(source)
-    for call in source.calls:
+    yield from _removed_imports(script)
+    for call in script.calls:
         name = last(call.func)
         if isinstance(call.func, ast.Attribute) and name in _REMOVED_METHODS:
             yield finding("removed-api", call, f"{name} is not in Keras 3", _REMOVED_METHODS[name])
-        elif name in _REMOVED_CALLS and source.dotted(call.func).startswith(("tensorflow.", "keras.")):
-            if ".compat." not in source.dotted(call.func):
+        elif name in _REMOVED_CALLS and script.dotted(call.func).startswith(("tensorflow.", "keras.")):
+            if ".compat." not in script.dotted(call.func):
                 yield finding("removed-api", call, f"{ast.unparse(call.func)} is of TensorFlow 1", _REMOVED_CALLS[name])
-        elif ".optimizers." in f".{source.dotted(call.func)}":
+        elif ".optimizers." in f".{script.dotted(call.func)}":
             yield from _removed_options(call, name)
         elif name == "ModelCheckpoint":
             yield from _removed_suffix(call)
 
 
-def _removed_imports(source: Source) -> Iterator[Finding]:
-    for node in ast.walk(source.tree):
+def _removed_imports(script: Script) -> Iterator[Finding]:
+    for node in ast.walk(script.tree):
         names = [alias.name for alias in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
         front = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
         for name in names:

@@ -14,6 +14,8 @@ from attrs import frozen
 
 #: What Horovod's modules call the numbers that differ between ranks.
 RANKS = frozenset({"rank", "local_rank", "cross_rank"})
+#: The package whose ``fit`` does everything that these checks ask for.
+OURS = "batchhvd.trainer"
 
 
 @frozen
@@ -37,7 +39,7 @@ def finding(kind: str, node: ast.AST | int, problem: str, remedy: str) -> Findin
     return Finding(kind, (node if isinstance(node, int) else getattr(node, "lineno", 1),), problem, remedy)
 
 
-class Source:
+class Script:
     """One parsed script.
 
     Attributes:
@@ -87,13 +89,13 @@ class Source:
     def dotted(self, node: ast.AST) -> str:
         """Returns what a name or attribute stands for, such as ``"keras.optimizers.SGD"``; "" where unknown."""
         if isinstance(node, ast.Name):
-            return self.origins.get(node.id) or self._module(node.id)
+            return self.origins.get(node.id) or self.module(node.id)
         if isinstance(node, ast.Attribute):
             front = self.dotted(node.value)
             return f"{front}.{node.attr}" if front else ""
         return ""
 
-    def _module(self, name: str) -> str:
+    def module(self, name: str) -> str:
         """Returns the module that a name holds by ``importlib.import_module``, or the name where it is imported."""
         for value in self.values.get(name, []):
             if isinstance(value, ast.Call) and last(value.func) == "import_module":
@@ -121,6 +123,14 @@ class Source:
     def by_size(self, node: ast.AST | None) -> bool:
         """Tells whether an expression depends on how many ranks there are."""
         return self.mentions(node, lambda part: isinstance(part, ast.Call) and last(part.func) == "size")
+
+    def trains(self, call: ast.Call) -> bool:
+        """Tells a model's fit from that of a data generator, and from this package's, which does everything."""
+        method = isinstance(call.func, ast.Attribute) and call.func.attr in ("fit", "fit_generator", "train_on_batch")
+        if not method or self.dotted(call.func).startswith(OURS):
+            return False
+        receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
+        return not self.mentions(receiver, lambda part: isinstance(part, ast.Call) and "Generator" in last(part.func))
 
     def guarded(self, node: ast.AST) -> bool:
         """Tells whether only some ranks come to a node."""

@@ -16,7 +16,7 @@ whose message has the command that mends it.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
 from batchhvd.trainer.hvd import world
 from batchhvd.trainer.hvd.binding import Compression, Op
@@ -30,6 +30,10 @@ from batchhvd.trainer.hvd.collective import (
     grouped_allreduce,
 )
 from batchhvd.trainer.hvd.world import init, is_initialized, shutdown
+
+if TYPE_CHECKING:
+    from batchhvd.trainer.hvd import callbacks
+    from batchhvd.trainer.hvd.optimizer import DistributedOptimizer, load_model
 
 Average = Op.AVERAGE
 Sum = Op.SUM
@@ -76,7 +80,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(_LATER[name])

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any, Protocol
+from types import ModuleType
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from attrs import frozen
+
+if TYPE_CHECKING:
+    import numpy as np
+    import tensorflow as tf
+    import torch
+
+    #: A tensor of the Keras backend in use; sparse gradients of TensorFlow are ``tf.IndexedSlices``.
+    Tensor: TypeAlias = tf.Tensor | tf.IndexedSlices | torch.Tensor
 
 
 class Op(Enum):
@@ -45,21 +54,21 @@ class Binding(Protocol):
         module: ``horovod.tensorflow`` or ``horovod.torch``.
     """
 
-    module: Any
+    module: ModuleType
 
-    def owns(self, value: Any) -> bool:
+    def owns(self, value: object) -> bool:
         """Tells whether a value is a tensor of this backend."""
         ...
 
-    def tensor(self, array: Any) -> Any:
+    def tensor(self, array: np.ndarray) -> Tensor:
         """Turns a numpy array into a tensor on the CPU."""
         ...
 
-    def array(self, tensor: Any) -> Any:
+    def array(self, tensor: Tensor) -> np.ndarray:
         """Turns a tensor into a numpy array."""
         ...
 
-    def reduce(self, tensors: Sequence[Any], name: str, op: Op, compression: Compressor) -> list[Any]:
+    def reduce(self, tensors: Sequence[Tensor], name: str, op: Op, compression: Compressor) -> list[Tensor]:
         """Reduces tensors over all ranks, in one go; works in compiled steps too.
 
         Args:
@@ -70,10 +79,10 @@ class Binding(Protocol):
         """
         ...
 
-    def gather(self, tensor: Any, name: str) -> Any:
+    def gather(self, tensor: Tensor, name: str) -> Tensor:
         """Joins tensors of all ranks along the first dimension, which may differ."""
         ...
 
-    def broadcast(self, tensor: Any, root: int, name: str) -> Any:
+    def broadcast(self, tensor: Tensor, root: int, name: str) -> Tensor:
         """Returns the tensor of one rank on all ranks."""
         ...

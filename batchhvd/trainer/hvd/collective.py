@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -16,14 +16,22 @@ from batchhvd.errors import SpecError
 from batchhvd.trainer.hvd.binding import Binding, Compression, Compressor, Op
 from batchhvd.trainer.hvd.world import world
 
+if TYPE_CHECKING:
+    import keras
+    from numpy.typing import ArrayLike
+
+    from batchhvd.trainer.hvd.binding import Tensor
+
+_T = TypeVar("_T")
+
 
 def allreduce(
-    value: Any,
+    value: ArrayLike | Tensor | keras.Variable,
     name: str | None = None,
     average: bool | None = None,
     op: Op | None = None,
     compression: Compressor = Compression.none,
-) -> Any:
+) -> np.ndarray | Tensor:
     """Returns the reduction of all ranks' values, on every rank.
 
     Args:
@@ -37,12 +45,12 @@ def allreduce(
 
 
 def grouped_allreduce(
-    values: Sequence[Any],
+    values: Sequence[ArrayLike | Tensor | keras.Variable],
     name: str | None = None,
     average: bool | None = None,
     op: Op | None = None,
     compression: Compressor = Compression.none,
-) -> list[Any]:
+) -> list[np.ndarray | Tensor]:
     """Returns the reductions of several values, in one go. See `allreduce`."""
     how = _op(average, op)
     binding = world().binding
@@ -66,22 +74,22 @@ def _op(average: bool | None, op: Op | None) -> Op:
     return op
 
 
-def _averageable(array: Any, op: Op) -> Any:
+def _averageable(array: np.ndarray, op: Op) -> np.ndarray:
     whole = array.dtype.kind in "iub"
     return array.astype(np.float64) if whole and op is Op.AVERAGE else array
 
 
-def _value(value: Any) -> Any:
+def _value(value: ArrayLike | Tensor | keras.Variable) -> ArrayLike | Tensor:
     """Takes the backend's tensor out of a Keras variable."""
     return value.value if hasattr(value, "value") and hasattr(value, "assign") and not callable(value.value) else value
 
 
-def _is_tensor(value: Any) -> bool:
+def _is_tensor(value: object) -> bool:
     """Tells tensors and variables from numbers and arrays without knowing a backend."""
     return hasattr(value, "dtype") and not isinstance(value, (np.ndarray, np.generic))
 
 
-def allgather(value: Any, name: str | None = None) -> Any:
+def allgather(value: ArrayLike | Tensor | keras.Variable, name: str | None = None) -> np.ndarray | Tensor:
     """Returns the values of all ranks joined along their first dimension, which alone may differ."""
     binding = world().binding
     if binding is None:
@@ -93,7 +101,9 @@ def allgather(value: Any, name: str | None = None) -> Any:
     return binding.array(binding.gather(binding.tensor(np.atleast_1d(np.asarray(value))), name))
 
 
-def broadcast(value: Any, root_rank: int = 0, name: str | None = None) -> Any:
+def broadcast(
+    value: ArrayLike | Tensor | keras.Variable, root_rank: int = 0, name: str | None = None
+) -> np.ndarray | Tensor:
     """Returns the value of one rank on all ranks.
 
     Args:
@@ -111,25 +121,28 @@ def broadcast(value: Any, root_rank: int = 0, name: str | None = None) -> Any:
     return _broadcast_array(binding, np.asarray(value), root_rank, name)
 
 
-def _broadcast_array(binding: Binding, array: Any, root: int, name: str) -> Any:
-    return binding.array(binding.broadcast(binding.tensor(array), root, name)).reshape(array.shape)
+def _broadcast_array(binding: Binding, array: np.ndarray, root: int, name: str) -> np.ndarray:
+    received: np.ndarray = binding.array(binding.broadcast(binding.tensor(array), root, name))
+    shaped: np.ndarray = received.reshape(array.shape)
+    return shaped
 
 
-def broadcast_object(obj: Any, root_rank: int = 0, name: str | None = None) -> Any:
+def broadcast_object(obj: _T, root_rank: int = 0, name: str | None = None) -> _T:
     """Returns one rank's object on all ranks; it must be picklable."""
     place = world()
     if place.binding is None:
         return obj
     name = f"batchhvd.{name or 'broadcast_object'}"
     mine = place.rank == root_rank
-    data: Any = np.frombuffer(pickle.dumps(obj), np.uint8) if mine else np.zeros(0, np.uint8)
+    data = np.frombuffer(pickle.dumps(obj), np.uint8) if mine else np.zeros(0, np.uint8)
     length = _broadcast_array(place.binding, np.array([len(data)], np.int64), root_rank, f"{name}.length")
     buffer = data.copy() if mine else np.zeros(int(length[0]), np.uint8)
     received = _broadcast_array(place.binding, buffer, root_rank, f"{name}.data")
-    return obj if mine else pickle.loads(received.tobytes())
+    theirs: _T = obj if mine else pickle.loads(received.tobytes())
+    return theirs
 
 
-def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
+def allgather_object(obj: _T, name: str | None = None) -> list[_T]:
     """Returns the objects of all ranks, in the order of ranks; they must be picklable."""
     binding = world().binding
     if binding is None:

@@ -12,7 +12,7 @@ import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from attrs import frozen
 
@@ -21,7 +21,11 @@ from batchhvd.trainer.hvd.binding import Binding
 
 #: Variables by which a launcher tells how many ranks there are, in the order of trust.
 _SIZES = ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
-_BINDINGS = {"tensorflow": "tensorflow_binding", "torch": "torch_binding"}
+#: Module and class of each Keras backend; they are loaded only when several ranks need them.
+_BINDINGS = {
+    "tensorflow": ("batchhvd.trainer.hvd.tensorflow_binding", "TensorFlowBinding"),
+    "torch": ("batchhvd.trainer.hvd.torch_binding", "TorchBinding"),
+}
 REMEDY = f"{sys.executable} -m batchhvd.trainer.install"
 
 
@@ -48,7 +52,7 @@ class World:
 _world: World | None = None
 
 
-def init(comm: Any = None, process_sets: Any = None) -> None:
+def init(comm: object = None, process_sets: object = None) -> None:
     """Joins the ranks of this job; with one rank it only notes that there is no other.
 
     How many ranks there are is what the launcher says in the environment. May be called again.
@@ -134,6 +138,13 @@ def _load(backend: str) -> Binding:
             found=backend,
             remedy="export KERAS_BACKEND=torch",
         )
+    module = _horovod(backend)
+    where, kind = _BINDINGS[backend]
+    binding: Binding = getattr(importlib.import_module(where), kind)(module)
+    return binding
+
+
+def _horovod(backend: str) -> ModuleType:
     if find_spec("horovod") is None:
         raise HorovodMissing(
             f"{ranks_expected()} ranks were started, and Horovod is not installed in {sys.prefix}; build and install "
@@ -147,9 +158,7 @@ def _load(backend: str) -> Binding:
             raise ImportError(f"horovod.{backend} has no library")
     except Exception as error:  # whatever the loader of a foreign library raises: each framework has errors of its own
         raise _broken(backend, error) from error
-    part = importlib.import_module(f"batchhvd.trainer.hvd.{_BINDINGS[backend]}")
-    binding: Binding = part.Collectives(module)
-    return binding
+    return module
 
 
 def _broken(backend: str, error: Exception) -> HorovodBroken:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from batchhvd.trainer.install.installer import COMMAND, cache, install, installed
+from batchhvd.trainer.install.installation import COMMAND, installed
+from batchhvd.trainer.install.installer import install
 
-__all__ = ["COMMAND", "cache", "install", "installed"]
+__all__ = ["COMMAND", "install", "installed"]

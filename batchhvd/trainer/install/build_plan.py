@@ -11,27 +11,23 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Mapping
 from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
 
 from attrs import frozen
 
 from batchhvd.errors import HorovodMissing
+from batchhvd.trainer.install.installation import BACKENDS, cache, framework_version
+from batchhvd.trainer.install.package_manager import apt_command
 from batchhvd.trainer.install.source import VERSION, fingerprint
 
-#: Keras backends that Horovod serves, by the name of the module.
-BACKENDS = ("tensorflow", "torch")
-#: Headers that TensorFlow's wheel uses and does not hold, and Debian's packages of them.
-_TENSORFLOW_HEADERS = {"highwayhash/": "libhighwayhash-dev", "farmhash.h": "libfarmhash-dev"}
 #: Standard headers that the release forgets to include and gcc 13 no longer brings by chance.
 _INCLUDES = ("string", "cstdint", "memory", "functional", "stdexcept", "sstream", "algorithm")
 #: Memory that one compiler needs for the frameworks' headers, in bytes.
 _COMPILER_MEMORY = 2 * 1024**3
-_PROBE = '#include "tensorflow/core/framework/op.h"\n#include "tensorflow/core/framework/op_kernel.h"\n'
 
 
 @frozen
-class Plan:
+class BuildPlan:
     """Everything that decides what is built.
 
     Attributes:
@@ -66,8 +62,18 @@ class Plan:
         """The version that the wheel carries, with the digest as its local part."""
         return f"{VERSION}+batchhvd.{self.digest}"
 
+    @property
+    def folder(self) -> Path:
+        """Where the wheel is kept."""
+        return cache() / self.key
 
-def plan(backends: Iterable[str] = (), *, mpi: bool = False, nccl: bool | None = None) -> Plan:
+    @property
+    def names(self) -> str:
+        """The frameworks and their versions, for a message."""
+        return " and ".join(f"{name} {version}" for name, version in self.frameworks.items())
+
+
+def plan(backends: Iterable[str] = (), *, mpi: bool = False, nccl: bool | None = None) -> BuildPlan:
     """Finds out what would be built here.
 
     Args:
@@ -89,26 +95,13 @@ def plan(backends: Iterable[str] = (), *, mpi: bool = False, nccl: bool | None =
             remedy=f"{sys.executable} -m pip install {names}",
         )
     chosen = {name: version for name, version in frameworks.items() if not wanted or name in wanted}
-    return Plan(
+    return BuildPlan(
         chosen,
         str(sysconfig.get_config_var("SOABI") or f"{sys.implementation.cache_tag}-{platform.machine()}"),
         _compiler(),
         _mpi() if mpi else "",
         _nccl(nccl),
     )
-
-
-def framework_version(module: str) -> str:
-    """Returns the version of an installed framework without importing it, "" where there is none."""
-    if find_spec(module) is None:
-        return ""
-    for name in {"tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow-rocm")}.get(module, (module,)):
-        try:
-            return metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    names = metadata.packages_distributions().get(module, [])
-    return metadata.version(names[0]) if names else ""
 
 
 def _compiler() -> str:
@@ -122,7 +115,7 @@ def _compiler() -> str:
 def _mpi() -> str:
     program = shutil.which("mpicxx")
     if not program:
-        raise HorovodMissing("--mpi needs an MPI with its compiler mpicxx", remedy=_command(["libopenmpi-dev"]))
+        raise HorovodMissing("--mpi needs an MPI with its compiler mpicxx", remedy=apt_command(["libopenmpi-dev"]))
     return program
 
 
@@ -160,73 +153,13 @@ def _output(command: list[str]) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
-@frozen
-class Lack:
-    """Something that the build needs and the machine does not have.
-
-    Attributes:
-        what: in words.
-        package: Debian's package of it.
-    """
-
-    what: str
-    package: str
-
-
-def lacks(wanted: Plan) -> list[Lack]:
-    """Lists what is missing on this machine to build a plan."""
-    found = [
-        Lack(what, package)
-        for program, what, package in (
-            (os.environ.get("CXX", "g++"), "a C++ compiler", "g++"),
-            (os.environ.get("HOROVOD_CMAKE", "cmake"), "cmake", "cmake"),
-            ("make", "make", "make"),
-        )
-        if not shutil.which(program)
-    ]
-    python = f"python{sys.version_info.major}.{sys.version_info.minor}-dev"
-    if "torch" in wanted.frameworks and not Path(sysconfig.get_paths()["include"], "Python.h").exists():
-        found.append(Lack("Python.h", python))
-    if "tensorflow" in wanted.frameworks and wanted.compiler:
-        found += _missing_headers()
-    return found
-
-
-def _missing_headers() -> list[Lack]:
-    """Asks the preprocessor which headers TensorFlow's own headers look for in vain."""
-    spec = find_spec("tensorflow")
-    folders = list(spec.submodule_search_locations or []) if spec else []
-    command = [os.environ.get("CXX", "g++"), "-std=c++17", "-M", "-MG", "-x", "c++", "-"]
-    command += [f"-I{folder}/include" for folder in folders]
-    done = subprocess.run(command, input=_PROBE, capture_output=True, text=True, check=False)
-    names = done.stdout.replace("\\\n", " ").split()
-    return [
-        Lack(header.rstrip("/") + " (headers)", package)
-        for header, package in _TENSORFLOW_HEADERS.items()
-        if any(name.startswith(header) for name in names)
-    ]
-
-
-def _command(packages: Iterable[str]) -> str:
-    return "apt-get update && apt-get install -y --no-install-recommends " + " ".join(packages)
-
-
-def supply(missing: list[Lack]) -> str:
-    """Returns the command that installs what is missing."""
-    return (
-        ("" if os.geteuid() == 0 else "sudo sh -c '")
-        + _command(lack.package for lack in missing)
-        + ("" if os.geteuid() == 0 else "'")
-    )
-
-
 def parallel() -> int:
     """Returns how many compilers may run at a time: as many as there are cores, and memory for them."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(1, min(len(os.sched_getaffinity(0)), memory // _COMPILER_MEMORY))
 
 
-def build_variables(wanted: Plan, jobs: int) -> dict[str, str]:
+def build_variables(wanted: BuildPlan, jobs: int) -> dict[str, str]:
     """Returns what is added to the environment of the build.
 
     Source: Horovod's docs/install.rst; cmake 4 refuses bundled gloo without CMAKE_POLICY_VERSION_MINIMUM.
@@ -249,7 +182,7 @@ def build_variables(wanted: Plan, jobs: int) -> dict[str, str]:
     }
 
 
-def _can_share(wanted: Plan) -> bool:
+def _can_share(wanted: BuildPlan) -> bool:
     """Tells whether both frameworks can link the same objects: same C++ library interface, same use of CUDA."""
     if "torch" not in wanted.frameworks:
         return True

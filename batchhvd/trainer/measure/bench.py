@@ -12,21 +12,22 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import sys
-from collections.abc import Mapping, Sequence
-from importlib import metadata
+from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING
 
 from attrs import asdict, frozen
 
-from batchhvd.errors import BatchHvdError, EngineError
+from batchhvd.errors import BatchHvdError
 from batchhvd.trainer.measure import ranks as processes
+from batchhvd.trainer.measure.machine_facts import machine
 
-PACKAGES = ("batchhvd", "keras", "tensorflow", "torch", "horovod", "numpy")
+if TYPE_CHECKING:
+    import keras
+
+    from batchhvd.trainer.data import Data
+    from batchhvd.trainer.train import TrainingPlan, TrainingSettings
 
 
 @frozen
@@ -55,11 +56,11 @@ class Cost:
 # --- on the ranks --------------------------------------------------------------------------------------------------
 
 
-def measure(settings: Any, steps: int) -> Cost:
+def measure(settings: TrainingSettings, steps: int) -> Cost:
     """Trains ``steps`` steps in each of the three ways; call it on all ranks.
 
     Args:
-        settings: a :class:`batchhvd.trainer.train.Settings`.
+        settings: a :class:`batchhvd.trainer.train.TrainingSettings`.
         steps: of each measurement.
     """
     from batchhvd.trainer import data as datasets
@@ -87,7 +88,14 @@ def _cost(ranks: int, batch: int, whole: float, without_input: float, compute: f
     return Cost(ranks, batch, ranks * batch / whole, whole, whole - compute - communication, compute, communication)
 
 
-def _step_seconds(settings: Any, plan: Any, data: Any, source: Any, steps: int, together: bool) -> float:
+def _step_seconds(
+    settings: TrainingSettings,
+    plan: TrainingPlan,
+    data: Data,
+    source: keras.utils.PyDataset,
+    steps: int,
+    together: bool,
+) -> float:
     """Returns the seconds of one step, after one epoch of the same that does not count."""
     import keras
 
@@ -124,7 +132,7 @@ def _work(options: argparse.Namespace) -> None:
 
     hvd.init()
     keras.mixed_precision.set_dtype_policy(backend.precision(options.precision))
-    settings = train.Settings(
+    settings = train.TrainingSettings(
         dir="",
         dataset=options.dataset,
         data_dir=options.data_dir,
@@ -153,10 +161,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BatchHvdError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
-    costs = [Cost(**answer["cost"]) for answer in answers]
+    costs = [cost for cost, _ in answers]
     print("\n".join(table(costs)))
-    found = {name: value for name, value in answers[0].items() if name != "cost"}
-    document = {"command": " ".join(sys.argv[1:]), **found, "machine": machine(), "costs": [*map(asdict, costs)]}
+    where = answers[0][1]
+    document = {"command": " ".join(sys.argv[1:]), **where, "machine": machine(), "costs": [*map(asdict, costs)]}
     options.dir.mkdir(parents=True, exist_ok=True)
     path = options.dir / "bench.json"
     path.write_text(json.dumps(document, indent=2) + "\n")
@@ -164,23 +172,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _launch(size: int, options: Sequence[str]) -> Mapping[str, Any]:
-    with TemporaryDirectory(prefix="batchhvd-bench-") as folder:
-        answer = Path(folder, "answer.json")
-        command = processes.python("-m", "batchhvd.trainer.measure.bench", "--answer", str(answer), *options)
-        outcomes = processes.run(command, size, timeout=3600)
-        failed = [outcome for outcome in outcomes if outcome.exit_code]
-        if failed:
-            raise EngineError(
-                f"rank {failed[0].rank} of {size} failed with exit code {failed[0].exit_code}: "
-                f"{processes.tail(failed[0].output)}",
-                engine="ranks",
-                command=" ".join(command),
-                exit_code=failed[0].exit_code,
-                output=failed[0].output,
-            )
-        found: Mapping[str, Any] = json.loads(answer.read_text())
-    return found
+def _launch(size: int, options: Sequence[str]) -> tuple[Cost, dict[str, str]]:
+    """Measures on so many ranks; returns the cost, and what was measured on (backend, precision, GPU)."""
+    answer = json.loads(processes.answer("batchhvd.trainer.measure.bench", size, options))
+    return Cost(**answer.pop("cost")), answer
 
 
 def table(costs: Sequence[Cost]) -> list[str]:
@@ -197,27 +192,6 @@ def table(costs: Sequence[Cost]) -> list[str]:
     return lines
 
 
-def machine() -> dict[str, Any]:
-    """Says what was measured on: processor, cores, system and versions."""
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    named = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    versions = {}
-    for name in PACKAGES:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue  # it is told by its absence
-    return {
-        "processor": named[0] if named else platform.processor(),
-        "cores": os.cpu_count(),
-        "amx": any("amx_bf16" in line for line in lines),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "versions": versions,
-    }
-
-
 def _passed_on(options: argparse.Namespace) -> list[str]:
     kept = ["--recipe", options.recipe, "--dataset", options.dataset, "--precision", options.precision]
     kept += ["--steps", str(options.steps)]
@@ -225,15 +199,11 @@ def _passed_on(options: argparse.Namespace) -> list[str]:
     return kept + (["--batch-size", str(options.batch_size)] if options.batch_size else [])
 
 
-def _sizes(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")]
-
-
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m batchhvd.trainer bench", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("--ranks", type=_sizes, default=[1, 2], help="numbers of ranks, default 1,2")
+    parser.add_argument("--ranks", type=processes.sizes, default=[1, 2], help="numbers of ranks, default 1,2")
     parser.add_argument("--recipe", default="tutorial", choices=("tutorial", "fast"))
     parser.add_argument("--dataset", default="digits", help="digits, cifar10 or an .npz file")
     parser.add_argument("--data-dir", help="folder with cifar-10-batches-py")

@@ -144,7 +144,7 @@ def environment(rank: int, size: int, port: int, *, nodes: int = 1) -> dict[str,
 
 
 @frozen
-class Outcome:
+class RankOutcome:
     """How one rank ended.
 
     Attributes:
@@ -167,7 +167,7 @@ def run(
     timeout: float = 600.0,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> list[Outcome]:
+) -> list[RankOutcome]:
     """Runs a command once for each rank and returns how the ranks ended, in their order.
 
     When a rank fails, the time is over, or this process is terminated, the others are ended: SIGTERM to their process
@@ -199,7 +199,7 @@ def run(
     if late:
         raise _too_late(command, timeout, outputs)
     return [
-        Outcome(rank, _code(process.returncode), text)
+        RankOutcome(rank, _code(process.returncode), text)
         for rank, (process, text) in enumerate(zip(ranks, outputs, strict=True))
     ]
 
@@ -285,6 +285,42 @@ def _too_late(command: Sequence[str], timeout: float, outputs: Sequence[str]) ->
 def tail(text: str, lines: int = 20) -> str:
     """Returns the last lines of a rank's output."""
     return "\n".join(text.rstrip().splitlines()[-lines:])
+
+
+def answer(module: str, size: int, options: Sequence[str], *, timeout: float = 3600) -> str:
+    """Runs a module on so many ranks and returns what rank 0 wrote to the file that ``--answer`` names.
+
+    Args:
+        module: its dotted name.
+        size: how many ranks.
+        options: more arguments, the same for all ranks.
+        timeout: seconds.
+
+    Raises:
+        EngineError: a rank failed, or the time is over.
+    """
+    with TemporaryDirectory(prefix="batchhvd-answer-") as folder:
+        path = Path(folder, "answer.json")
+        command = python("-m", module, "--answer", str(path), *options)
+        failed = [outcome for outcome in run(command, size, timeout=timeout) if outcome.exit_code]
+        if failed:
+            raise _failed(command, size, failed[0])
+        return path.read_text()
+
+
+def _failed(command: Sequence[str], size: int, outcome: RankOutcome) -> EngineError:
+    return EngineError(
+        f"rank {outcome.rank} of {size} failed with exit code {outcome.exit_code}: {tail(outcome.output)}",
+        engine="ranks",
+        command=" ".join(command),
+        exit_code=outcome.exit_code,
+        output=outcome.output,
+    )
+
+
+def sizes(text: str) -> list[int]:
+    """Reads numbers of ranks from a command line, such as "1,2,4"."""
+    return [int(part) for part in text.split(",")]
 
 
 def python(*arguments: str) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 from batchhvd.errors import SpecError
 from batchhvd.trainer import recipe, train
 from batchhvd.trainer.data import Data
-from batchhvd.trainer.rates import one_cycle
+from batchhvd.trainer.schedule import one_cycle
 
 TABLE = Path(__file__).parents[2].parent / "shared/cases/scripts/epochs_and_rate.json"
 CIFAR = Data("cifar10", np.empty((50_000, 32, 32, 3), np.uint8), None, None, None, classes=10)
@@ -19,7 +19,7 @@ CIFAR = Data("cifar10", np.empty((50_000, 32, 32, 3), np.uint8), None, None, Non
 @pytest.mark.skipif(not TABLE.exists(), reason=f"{TABLE} is not there")
 def test_the_tutorials_schedule_gives_the_tutorials_numbers():
     table = json.loads(TABLE.read_text())
-    settings = train.Settings(dir="", dataset="cifar10", schedule="tutorial")
+    settings = train.TrainingSettings(dir="", dataset="cifar10", schedule="tutorial")
     for row in table["rows"]:
         plan = train.planned(settings, CIFAR, row["workers"])
         assert plan.epochs == row["epochs"]
@@ -29,7 +29,7 @@ def test_the_tutorials_schedule_gives_the_tutorials_numbers():
 
 
 def test_the_default_schedule_shares_the_data_and_scales_the_rate_with_the_ranks():
-    plans = {ranks: train.planned(train.Settings(dir="", batch_size=32), CIFAR, ranks) for ranks in (1, 2, 4)}
+    plans = {ranks: train.planned(train.TrainingSettings(dir="", batch_size=32), CIFAR, ranks) for ranks in (1, 2, 4)}
     assert plans[4].rate == pytest.approx(4 * plans[1].rate)
     assert plans[4].epochs == plans[1].epochs
     assert plans[4].steps == pytest.approx(plans[1].steps / 4, rel=0.01)
@@ -37,16 +37,18 @@ def test_the_default_schedule_shares_the_data_and_scales_the_rate_with_the_ranks
 
 @pytest.mark.parametrize(("name", "factor"), [("linear", 4.0), ("sqrt", 2.0), ("none", 1.0)])
 def test_the_scaling_is_a_choice(name, factor):
-    one, four = (train.planned(train.Settings(dir="", scaling=name, rate=0.5), CIFAR, ranks) for ranks in (1, 4))
+    one, four = (
+        train.planned(train.TrainingSettings(dir="", scaling=name, rate=0.5), CIFAR, ranks) for ranks in (1, 4)
+    )
     assert (one.rate, four.rate) == (0.5, pytest.approx(0.5 * factor))
 
 
 def test_the_fast_recipes_rate_grows_with_the_root_of_the_whole_batch():
     """As it was measured; ranks and batch are the same to it."""
-    ranked = train.planned(train.Settings(dir="", recipe="fast", batch_size=512), CIFAR, 2)
-    alone = train.planned(train.Settings(dir="", recipe="fast", batch_size=1024), CIFAR, 1)
+    ranked = train.planned(train.TrainingSettings(dir="", recipe="fast", batch_size=512), CIFAR, 2)
+    alone = train.planned(train.TrainingSettings(dir="", recipe="fast", batch_size=1024), CIFAR, 1)
     assert ranked.rate == pytest.approx(alone.rate) == pytest.approx(1.98, abs=0.01)
-    faithful = train.Settings(dir="", recipe="fast", schedule="tutorial")
+    faithful = train.TrainingSettings(dir="", recipe="fast", schedule="tutorial")
     assert train.planned(faithful, CIFAR, 4).rate == pytest.approx(4e-4)
 
 
@@ -63,7 +65,7 @@ def test_one_cycle_rises_evenly_to_its_peak_and_falls_to_nothing():
 
 
 def test_two_epochs_are_one_whole_cycle():
-    plan = train.planned(train.Settings(dir="", dataset="cifar10", epochs=2), CIFAR, 4)
+    plan = train.planned(train.TrainingSettings(dir="", dataset="cifar10", epochs=2), CIFAR, 4)
     assert plan.steps == 2 * 391
     assert one_cycle(plan.steps, steps=plan.steps, peak=plan.rate) == 0.0
 
@@ -75,7 +77,7 @@ def test_an_unknown_recipe_names_the_known_ones():
 
 def test_the_command_line_gives_the_settings():
     settings = train.parse(["--dir", "aus gabe", "--epochs", "3", "--recipe", "fast", "--resume"])
-    assert settings == attrs.evolve(train.Settings(dir="aus gabe"), epochs=3, recipe="fast", resume=True)
+    assert settings == attrs.evolve(train.TrainingSettings(dir="aus gabe"), epochs=3, recipe="fast", resume=True)
 
 
 @pytest.mark.parametrize("arguments", [["--epochs", "0"], ["--batch-size", "-1"], ["--scaling", "cubic"]])
@@ -87,6 +89,6 @@ def test_bad_arguments_end_with_exit_2(arguments, capsys):
 
 
 def test_digits_are_not_mirrored_and_the_tutorial_moves_by_a_tenth():
-    plan = train.planned(train.Settings(dir="", schedule="tutorial"), CIFAR, 1)
+    plan = train.planned(train.TrainingSettings(dir="", schedule="tutorial"), CIFAR, 1)
     assert train.augmentation(plan, CIFAR) == train.Augment(3, True, 0)
     assert not train.augmentation(plan, attrs.evolve(CIFAR, flip=False)).flip

@@ -1,0 +1,50 @@
+"""Debian's and Python's package managers, as the installer needs them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable, Sequence
+
+from batchhvd.errors import HorovodMissing
+from batchhvd.trainer.install.step_log import StepLog
+from batchhvd.trainer.measure import ranks
+
+
+def apt_command(packages: Iterable[str]) -> str:
+    """Returns the command by which root installs Debian packages."""
+    return "apt-get update && apt-get install -y --no-install-recommends " + " ".join(packages)
+
+
+def apt(arguments: Sequence[str]) -> None:
+    """Runs ``apt-get``.
+
+    Raises:
+        HorovodMissing: it failed.
+    """
+    command = ["apt-get", "-q", "-o", "DPkg::Lock::Timeout=300", *arguments]
+    done = subprocess.run(
+        command,
+        env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise HorovodMissing(
+            f"{' '.join(command)} failed with exit code {done.returncode}: {ranks.tail(done.stdout + done.stderr)}",
+            remedy=" ".join(command),
+        )
+
+
+def pip(arguments: Sequence[str], steps: StepLog, what: str) -> None:
+    """Runs ``pip`` of this environment, after saying what for.
+
+    Raises:
+        HorovodMissing: it failed.
+    """
+    steps.say(what)
+    command = ranks.python("-m", "pip", "--disable-pip-version-check", *arguments)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise HorovodMissing(f"{what} failed: {ranks.tail(done.stdout + done.stderr)}", remedy=" ".join(command))

@@ -1,0 +1,50 @@
+"""The proof of an installation: two ranks add numbers with each framework."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from batchhvd.errors import HorovodBroken
+from batchhvd.trainer.install.build_plan import BuildPlan
+from batchhvd.trainer.install.installation import COMMAND, installed
+from batchhvd.trainer.install.step_log import StepLog
+from batchhvd.trainer.measure import ranks
+
+_PROOF = """
+import importlib, os
+hvd = importlib.import_module("horovod." + os.environ["BATCHHVD_PROVE"])
+hvd.init()
+if os.environ["BATCHHVD_PROVE"] == "torch":
+    import torch
+    value = torch.full((3,), hvd.rank() + 1.0)
+else:
+    import tensorflow as tf
+    value = tf.fill((3,), hvd.rank() + 1.0)
+total = hvd.allreduce(value, op=hvd.Sum).numpy().tolist()
+print("sum", total, "size", hvd.size())
+hvd.shutdown()
+raise SystemExit(0 if total == [3.0] * 3 else 1)
+"""
+
+
+def prove(wanted: BuildPlan, steps: StepLog) -> None:
+    """Adds numbers of two ranks with each framework.
+
+    Raises:
+        HorovodBroken: that failed.
+    """
+    for name in wanted.frameworks:
+        outcomes = ranks.run(ranks.python("-c", _PROOF), 2, variables=_proof_variables(name), timeout=300)
+        failed = [outcome for outcome in outcomes if outcome.exit_code]
+        if failed:
+            raise HorovodBroken(
+                f"Horovod is installed, but two ranks could not add numbers with {name}: "
+                f"{ranks.tail(failed[0].output)}\nBuild it again with: {COMMAND}",
+                found=installed(),
+                remedy=COMMAND,
+            )
+        steps.say(f"proved with {name}: two ranks added their numbers over gloo")
+
+
+def _proof_variables(name: str) -> Mapping[str, str]:
+    return {"BATCHHVD_PROVE": name, "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
