@@ -11,30 +11,38 @@ from typing import TYPE_CHECKING
 
 from batchhvd._version import __version__
 from batchhvd.errors import (
+    AccessDeniedError,
+    BadRequestError,
     BatchHvdError,
-    Conflict,
+    ConflictError,
     EngineError,
-    EngineMissing,
-    HorovodBroken,
-    HorovodMissing,
-    JobFailed,
-    NotAllowed,
-    NotFound,
-    Refused,
-    ResourceFailed,
+    EngineMissingError,
+    HorovodBrokenError,
+    HorovodMissingError,
+    JobFailedError,
+    NotFoundError,
+    ResourceFailedError,
     ServiceError,
-    ServiceRetired,
+    ServiceRetiredError,
     SpecError,
-    Unavailable,
-    WaitTimeout,
+    UnavailableError,
+    WaitTimeoutError,
 )
 
 if TYPE_CHECKING:
-    from batchhvd.cluster import Cluster, NodeCounts
-    from batchhvd.clusterspec import AutoScale, ClusterSpec
-    from batchhvd.explain import Cause, Verdict
-    from batchhvd.job import Job
-    from batchhvd.jobspec import (
+    from batchhvd.advice.explain import Cause, Verdict
+    from batchhvd.advice.plan import Plan
+    from batchhvd.logs.stream import LogStream
+    from batchhvd.resources.base import Listing, Reason, Resource
+    from batchhvd.resources.cluster import Cluster, NodeCounts
+    from batchhvd.resources.job import Job
+    from batchhvd.resources.metrics import Metrics
+    from batchhvd.resources.output_file import OutputFile
+    from batchhvd.resources.session import Session, connect, local
+    from batchhvd.resources.storage import Entry, FileShare, StorageAccount
+    from batchhvd.resources.workspace import Experiment, ResourceGroup, Workspace
+    from batchhvd.spec.cluster import AutoScale, ClusterSpec
+    from batchhvd.spec.job import (
         CustomMpi,
         CustomToolkit,
         Horovod,
@@ -45,100 +53,92 @@ if TYPE_CHECKING:
         OutputDirectory,
         Volume,
     )
-    from batchhvd.logstream import LogStream
-    from batchhvd.metrics import Metrics
-    from batchhvd.output import OutputFile
-    from batchhvd.plan import Plan
-    from batchhvd.resource import Listing, Reason, Resource
-    from batchhvd.session import Session, connect, local
-    from batchhvd.storage import Entry, FileShare, StorageAccount
-    from batchhvd.transfer import Transfer
-    from batchhvd.workspace import Experiment, ResourceGroup, Workspace
+    from batchhvd.transfer.copy import Transfer
 
 # Where each of the other names is defined.
 _LAZY = {
-    "AutoScale": "clusterspec",
-    "Cause": "explain",
-    "Cluster": "cluster",
-    "ClusterSpec": "clusterspec",
-    "CustomMpi": "jobspec",
-    "CustomToolkit": "jobspec",
-    "Entry": "storage",
-    "Experiment": "workspace",
-    "FileShare": "storage",
-    "Horovod": "jobspec",
-    "InputDirectory": "jobspec",
-    "Job": "job",
-    "JobSpec": "jobspec",
-    "Listing": "resource",
-    "LogStream": "logstream",
-    "Metrics": "metrics",
-    "Mount": "jobspec",
-    "NodeCounts": "cluster",
-    "OtherToolkit": "jobspec",
-    "OutputDirectory": "jobspec",
-    "OutputFile": "output",
-    "Plan": "plan",
-    "Reason": "resource",
-    "Resource": "resource",
-    "ResourceGroup": "workspace",
-    "Session": "session",
-    "StorageAccount": "storage",
-    "Transfer": "transfer",
-    "Verdict": "explain",
-    "Volume": "jobspec",
-    "Workspace": "workspace",
-    "connect": "session",
-    "local": "session",
+    "AutoScale": "spec.cluster",
+    "Cause": "advice.explain",
+    "Cluster": "resources.cluster",
+    "ClusterSpec": "spec.cluster",
+    "CustomMpi": "spec.job",
+    "CustomToolkit": "spec.job",
+    "Entry": "resources.storage",
+    "Experiment": "resources.workspace",
+    "FileShare": "resources.storage",
+    "Horovod": "spec.job",
+    "InputDirectory": "spec.job",
+    "Job": "resources.job",
+    "JobSpec": "spec.job",
+    "Listing": "resources.base",
+    "LogStream": "logs.stream",
+    "Metrics": "resources.metrics",
+    "Mount": "spec.job",
+    "NodeCounts": "resources.cluster",
+    "OtherToolkit": "spec.job",
+    "OutputDirectory": "spec.job",
+    "OutputFile": "resources.output_file",
+    "Plan": "advice.plan",
+    "Reason": "resources.base",
+    "Resource": "resources.base",
+    "ResourceGroup": "resources.workspace",
+    "Session": "resources.session",
+    "StorageAccount": "resources.storage",
+    "Transfer": "transfer.copy",
+    "Verdict": "advice.explain",
+    "Volume": "spec.job",
+    "Workspace": "resources.workspace",
+    "connect": "resources.session",
+    "local": "resources.session",
 }
 
 __all__ = [
+    "AccessDeniedError",
     "AutoScale",
+    "BadRequestError",
     "BatchHvdError",
     "Cause",
     "Cluster",
     "ClusterSpec",
-    "Conflict",
+    "ConflictError",
     "CustomMpi",
     "CustomToolkit",
     "EngineError",
-    "EngineMissing",
+    "EngineMissingError",
     "Entry",
     "Experiment",
     "FileShare",
     "Horovod",
-    "HorovodBroken",
-    "HorovodMissing",
+    "HorovodBrokenError",
+    "HorovodMissingError",
     "InputDirectory",
     "Job",
-    "JobFailed",
+    "JobFailedError",
     "JobSpec",
     "Listing",
     "LogStream",
     "Metrics",
     "Mount",
     "NodeCounts",
-    "NotAllowed",
-    "NotFound",
+    "NotFoundError",
     "OtherToolkit",
     "OutputDirectory",
     "OutputFile",
     "Plan",
     "Reason",
-    "Refused",
     "Resource",
-    "ResourceFailed",
+    "ResourceFailedError",
     "ResourceGroup",
     "ServiceError",
-    "ServiceRetired",
+    "ServiceRetiredError",
     "Session",
     "SpecError",
     "StorageAccount",
     "Transfer",
-    "Unavailable",
+    "UnavailableError",
     "Verdict",
     "Volume",
-    "WaitTimeout",
+    "WaitTimeoutError",
     "Workspace",
     "__version__",
     "connect",

@@ -1,5 +1,5 @@
 """``python -m batchhvd``: the command line."""
 
-from batchhvd.cli import main
+from batchhvd.cli.main import main
 
 main()

@@ -2,20 +2,20 @@
 
     BatchHvdError
     ├── ServiceError            the service answered no
-    │   ├── NotFound            404: the resource, or its parent, is not there
-    │   ├── Conflict            409: it exists already, or is busy
-    │   ├── Refused             400 and other 4xx: the request is wrong as it stands
-    │   ├── NotAllowed          401, 403: no token, a wrong key, an expired link
-    │   ├── ServiceRetired      Batch AI was asked of public Azure, where it ended in 2019
-    │   └── Unavailable         429, 5xx or no connection, after all retries
-    ├── WaitTimeout             (also TimeoutError) the deadline passed
-    ├── ResourceFailed          a state from which the goal cannot be reached
-    │   └── JobFailed           a job ended otherwise than well
+    │   ├── NotFoundError       404: the resource, or its parent, is not there
+    │   ├── ConflictError       409: it exists already, or is busy
+    │   ├── BadRequestError     400 and other 4xx: the request is wrong as it stands
+    │   ├── AccessDeniedError   401, 403: no token, a wrong key, an expired link
+    │   ├── ServiceRetiredError  Batch AI was asked of public Azure, where it ended in 2019
+    │   └── UnavailableError    429, 5xx or no connection, after all retries
+    ├── WaitTimeoutError        (also TimeoutError) the deadline passed
+    ├── ResourceFailedError     a state from which the goal cannot be reached
+    │   └── JobFailedError      a job ended otherwise than well
     ├── SpecError               (also ValueError) job.json, cluster.json or arguments
     ├── EngineError             an engine's command failed, or the engine cannot do it
-    │   └── EngineMissing       (also ImportError) the engine's programs are not installed
-    └── HorovodMissing          (also ImportError) training needs Horovod and there is none
-        └── HorovodBroken       Horovod is there but not built for this Keras backend
+    │   └── EngineMissingError  (also ImportError) the engine's programs are not installed
+    └── HorovodMissingError     (also ImportError) training needs Horovod and there is none
+        └── HorovodBrokenError  Horovod is there but not built for this Keras backend
 
 A message says what happened, to which resource, and what to do next; the evidence is in attributes too.
 """
@@ -59,27 +59,27 @@ class ServiceError(BatchHvdError):
         self.request_id = request_id
 
 
-class NotFound(ServiceError):
+class NotFoundError(ServiceError):
     """The resource, or one of its parents, is not there."""
 
 
-class Conflict(ServiceError):
+class ConflictError(ServiceError):
     """The resource exists already with other content, or is busy."""
 
 
-class Refused(ServiceError):
+class BadRequestError(ServiceError):
     """The request is wrong as it stands; sending it again changes nothing."""
 
 
-class NotAllowed(ServiceError):
+class AccessDeniedError(ServiceError):
     """The token, key or link was refused."""
 
 
-class ServiceRetired(ServiceError):
+class ServiceRetiredError(ServiceError):
     """Batch AI was asked of public Azure, which ended the service in 2019."""
 
 
-class Unavailable(ServiceError):
+class UnavailableError(ServiceError):
     """Nothing answered, or the service is overloaded, after all retries.
 
     Attributes:
@@ -91,7 +91,7 @@ class Unavailable(ServiceError):
         self.retry_after = retry_after
 
 
-class WaitTimeout(BatchHvdError, TimeoutError):
+class WaitTimeoutError(BatchHvdError, TimeoutError):
     """The deadline passed before the state was reached.
 
     Attributes:
@@ -105,7 +105,7 @@ class WaitTimeout(BatchHvdError, TimeoutError):
         self.waited = waited
 
 
-class ResourceFailed(BatchHvdError):
+class ResourceFailedError(BatchHvdError):
     """A resource reached a state from which the goal cannot be reached.
 
     Attributes:
@@ -119,7 +119,7 @@ class ResourceFailed(BatchHvdError):
         self.reasons = tuple(reasons)
 
 
-class JobFailed(ResourceFailed):
+class JobFailedError(ResourceFailedError):
     """A job ended otherwise than well.
 
     Attributes:
@@ -206,11 +206,11 @@ class EngineError(BatchHvdError):
         self.output = output
 
 
-class EngineMissing(EngineError, ImportError):
+class EngineMissingError(EngineError, ImportError):
     """The programs or packages of an engine are not installed; the message names them."""
 
 
-class HorovodMissing(BatchHvdError, ImportError):
+class HorovodMissingError(BatchHvdError, ImportError):
     """Training on several ranks needs Horovod, and there is none.
 
     Attributes:
@@ -224,7 +224,7 @@ class HorovodMissing(BatchHvdError, ImportError):
         self.remedy = remedy
 
 
-class HorovodBroken(HorovodMissing):
+class HorovodBrokenError(HorovodMissingError):
     """Horovod is installed but not built for the Keras backend in use."""
 
 
@@ -251,47 +251,47 @@ def translate(error: Exception, *, what: str = "", remedy: str = "") -> BatchHvd
         "details": answer.details,
         "request_id": answer.header("x-ms-request-id"),
     }
-    if kind is Unavailable:
-        return Unavailable(message, retry_after=answer.retry_after(), **evidence)
+    if kind is UnavailableError:
+        return UnavailableError(message, retry_after=answer.retry_after(), **evidence)
     return kind(message, **evidence)
 
 
 _NEXT: dict[type[ServiceError], str] = {
     ServiceError: "Look into the service's log for the reason, then send the request again",
-    NotFound: "Check the name, or create the resource first",
-    Conflict: "Wait until it is free, delete it first, or take another name",
-    Refused: "Correct the request and send it again",
-    NotAllowed: "Check the credential, key or link; ask for a new one where it has expired",
-    ServiceRetired: (
+    NotFoundError: "Check the name, or create the resource first",
+    ConflictError: "Wait until it is free, delete it first, or take another name",
+    BadRequestError: "Correct the request and send it again",
+    AccessDeniedError: "Check the credential, key or link; ask for a new one where it has expired",
+    ServiceRetiredError: (
         "Run the job on this machine with batchhvd.local(), or connect() to a service of your own; "
         "groups, storage accounts and file shares work there as before"
     ),
-    Unavailable: "Check that the service runs and can be reached, then try again",
+    UnavailableError: "Check that the service runs and can be reached, then try again",
 }
 _BY_STATUS: dict[int, type[ServiceError]] = {
-    401: NotAllowed,
-    403: NotAllowed,
-    404: NotFound,
-    408: Unavailable,
-    409: Conflict,
-    412: Conflict,
-    429: Unavailable,
+    401: AccessDeniedError,
+    403: AccessDeniedError,
+    404: NotFoundError,
+    408: UnavailableError,
+    409: ConflictError,
+    412: ConflictError,
+    429: UnavailableError,
 }
 # What Resource Manager answers where the provider is not, or no longer, known.
 _UNKNOWN_PROVIDER = frozenset(
     {"invalidresourcenamespace", "missingsubscriptionregistration", "noregisteredproviderfound"}
 )
 _BY_NAME: dict[str, type[ServiceError]] = {
-    "ClientAuthenticationError": NotAllowed,
-    "JSONDecodeError": Unavailable,  # the answer broke off
-    "RequestException": Unavailable,  # of requests: some reads in the storage package let it through
-    "ServiceRequestError": Unavailable,
-    "ServiceResponseError": Unavailable,
-    "IncompleteReadError": Unavailable,
-    "ResourceNotFoundError": NotFound,
-    "ResourceExistsError": Conflict,
-    "ResourceModifiedError": Conflict,
-    "SerializationError": Refused,
+    "ClientAuthenticationError": AccessDeniedError,
+    "JSONDecodeError": UnavailableError,  # the answer broke off
+    "RequestException": UnavailableError,  # of requests: some reads in the storage package let it through
+    "ServiceRequestError": UnavailableError,
+    "ServiceResponseError": UnavailableError,
+    "IncompleteReadError": UnavailableError,
+    "ResourceNotFoundError": NotFoundError,
+    "ResourceExistsError": ConflictError,
+    "ResourceModifiedError": ConflictError,
+    "SerializationError": BadRequestError,
 }
 
 
@@ -310,7 +310,7 @@ class _Answer:
 
     def kind(self) -> type[ServiceError]:
         if self.code.lower() in _UNKNOWN_PROVIDER and "batchai" in self.message.lower():
-            return ServiceRetired
+            return ServiceRetiredError
         if self.status in _BY_STATUS:
             return _BY_STATUS[self.status]
         # A read that broke off arrives as an answer (206) with the reason inside.
@@ -319,8 +319,8 @@ class _Answer:
                 if ancestor.__name__ in _BY_NAME:
                     return _BY_NAME[ancestor.__name__]
         if self.status is not None and self.status >= 500:
-            return Unavailable
-        return Refused if self.status is not None and 400 <= self.status < 500 else ServiceError
+            return UnavailableError
+        return BadRequestError if self.status is not None and 400 <= self.status < 500 else ServiceError
 
     def sentence(self) -> str:
         # Storage puts the request's id and the time on further lines; they are attributes here.

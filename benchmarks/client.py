@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import batchhvd
-from batchhvd import CustomToolkit, JobSpec, localservice
-from batchhvd.session import Session
+from batchhvd import CustomToolkit, JobSpec
+from batchhvd.resources.session import Session
+from batchhvd.wire import local_service as localservice
 
 GOAL = {
     "import_s": 0.15,

@@ -21,7 +21,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from batchhvd.engines.processes import Processes
-from batchhvd.service.environment import Site
+from batchhvd.service.scheduler.task import Site
 from tests.unit.scheduler_world import World
 
 

@@ -27,10 +27,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import batchhvd
 from batchhvd import Horovod, JobSpec
-from batchhvd.job import Job
-from batchhvd.localservice import stop
+from batchhvd.cli.tutorial import SCRIPT
+from batchhvd.resources.job import Job
 from batchhvd.trainer.epoch_records import read_records
-from batchhvd.tutorial import SCRIPT
+from batchhvd.wire.local_service import stop
 from tests.e2e.conftest import Bed, beds
 
 RANKS = 4

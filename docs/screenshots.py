@@ -19,11 +19,12 @@ from typing import Any
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import batchhvd
-from batchhvd import CustomToolkit, JobSpec, localservice
-from batchhvd.cluster import Cluster
-from batchhvd.job import Job
-from batchhvd.storage import FileShare
-from batchhvd.workspace import Experiment
+from batchhvd import CustomToolkit, JobSpec
+from batchhvd.resources.cluster import Cluster
+from batchhvd.resources.job import Job
+from batchhvd.resources.storage import FileShare
+from batchhvd.resources.workspace import Experiment
+from batchhvd.wire import local_service as localservice
 
 FLAGS = [
     "--no-sandbox",

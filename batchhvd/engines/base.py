@@ -181,7 +181,7 @@ def load(name: str, **settings: Any) -> Engine:
 
     Raises:
         EngineError: there is no such engine, and the message lists those there are; or it has no such setting.
-        EngineMissing: its programs are not installed.
+        EngineMissingError: its programs are not installed.
     """
     module, _, attribute = _ENGINES.get(name, name).partition(":")
     if not attribute:

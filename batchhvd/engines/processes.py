@@ -20,7 +20,7 @@ from attrs import frozen
 
 from batchhvd.engines import node, records
 from batchhvd.engines.base import Status, Task
-from batchhvd.errors import EngineError, EngineMissing
+from batchhvd.errors import EngineError, EngineMissingError
 
 
 @frozen
@@ -101,7 +101,7 @@ def _check(task: Task) -> None:
         raise EngineError(f"the processes engine has no option {sorted(task.options)[0]!r}", engine="processes")
     # A preparation may install it where only the job sees it.
     if task.launch == "mpi" and task.preparation is None and which("mpirun") is None:
-        raise EngineMissing(
+        raise EngineMissingError(
             "a customMpi job needs Open MPI's mpirun, which is not installed: apt-get install openmpi-bin",
             engine="processes",
             command="mpirun",

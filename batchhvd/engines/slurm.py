@@ -30,7 +30,7 @@ from attrs import evolve, frozen
 
 from batchhvd.engines import node, records
 from batchhvd.engines.base import Status, Task
-from batchhvd.errors import EngineError, EngineMissing
+from batchhvd.errors import EngineError, EngineMissingError
 
 # Options of sbatch that a task or the whole engine may set; the others are this engine's own.
 _OPTION = re.compile(
@@ -153,7 +153,7 @@ class Slurm:
 
     Raises:
         EngineError: an option is not one that can be set.
-        EngineMissing: sbatch or squeue is not installed.
+        EngineMissingError: sbatch or squeue is not installed.
     """
 
     def __init__(
@@ -248,7 +248,7 @@ class Slurm:
         if path is None:
             where = f"in {self._bin}" if self._bin else "in PATH"
             message = f"there is no {name} {where}; on Debian and Ubuntu: apt-get install {_PACKAGE}"
-            raise EngineMissing(message, engine="slurm", command=name)
+            raise EngineMissingError(message, engine="slurm", command=name)
         return path
 
     def _run(self, name: str, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:

@@ -13,11 +13,14 @@ from pathlib import Path
 
 from batchhvd.engines.base import load
 from batchhvd.errors import EngineError
-from batchhvd.service import accounts, app, holding, process, trash
-from batchhvd.service.environment import Site
-from batchhvd.service.files import Files
-from batchhvd.service.scheduler import Scheduler
-from batchhvd.service.store import Store
+from batchhvd.service import app, process
+from batchhvd.service.arm import storage_accounts as accounts
+from batchhvd.service.files.app import Files
+from batchhvd.service.http import holding
+from batchhvd.service.scheduler.task import Site
+from batchhvd.service.scheduler.tick import Scheduler
+from batchhvd.service.store import trash
+from batchhvd.service.store.records import Store
 
 WRONG, IN_USE = 2, 3
 

@@ -18,12 +18,20 @@ from attrs import evolve
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from batchhvd.errors import NotAllowed, NotFound, Refused, ServiceError
-from batchhvd.service import accounts, arm, batchai, clusters, fileservers, jobs, outputs, page, paging, summary, tokens
-from batchhvd.service.description import VERSION, Description, Operation
-from batchhvd.service.exchange import SUBSCRIPTION, Answer, Ask, FileService, Handler, Here, read_json
-from batchhvd.service.routes import Match, Routes
-from batchhvd.service.store import Store
+from batchhvd.errors import AccessDeniedError, BadRequestError, NotFoundError, ServiceError
+from batchhvd.service.arm import groups as arm
+from batchhvd.service.arm import storage_accounts as accounts
+from batchhvd.service.batchai import clusters, jobs
+from batchhvd.service.batchai import file_servers as fileservers
+from batchhvd.service.batchai import output_files as outputs
+from batchhvd.service.batchai import workspaces as batchai
+from batchhvd.service.description.published import VERSION, Description, Operation
+from batchhvd.service.http import paging, tokens
+from batchhvd.service.http.exchange import Answer, Ask, FileService, Handler, Here, read_json
+from batchhvd.service.http.routes import Match, Routes
+from batchhvd.service.status import page, summary
+from batchhvd.service.store.records import Store
+from batchhvd.wire.facts.identity import SUBSCRIPTION
 
 log = logging.getLogger("batchhvd.service")
 
@@ -158,7 +166,9 @@ class App:
 
     async def _act(self, request: Request, headers: Mapping[str, str], host: str, path: str) -> Answer:
         if not _HOSTS.fullmatch(host):
-            raise NotAllowed(f"This service does not answer for the host '{host}'.", status=403, code="HostNotAllowed")
+            raise AccessDeniedError(
+                f"This service does not answer for the host '{host}'.", status=403, code="HostNotAllowed"
+            )
         base = f"{_scheme(request, headers)}://{host}"
         public = await self._public(request, path, base)
         if public is not None:
@@ -211,7 +221,7 @@ class App:
     def _authenticate(self, headers: Mapping[str, str]) -> None:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not self._bearer.accepts(token.strip()):
-            raise NotAllowed(
+            raise AccessDeniedError(
                 "This request has no valid token: send the content of the service's file 'token' as bearer token.",
                 status=401,
                 code="AuthenticationFailed",
@@ -222,7 +232,7 @@ class App:
         match = self._match(method, path, query)
         _check_subscription(match.names.get("subscriptionId") or match.names.get("subscription"))
         if "api-version" not in query:
-            raise Refused("The query has no api-version.", status=400, code="MissingApiVersionParameter")
+            raise BadRequestError("The query has no api-version.", status=400, code="MissingApiVersionParameter")
         ask = Ask(method, path, match.names, query, read_json(body), base)
         if isinstance(match.target, Operation):
             return partial(self._handlers[match.target.id], self._here, self._checked(match.target, ask))
@@ -243,7 +253,7 @@ class App:
             for tried in ("GET", "POST"):
                 try:
                     return self._routes.match(tried, path)
-                except Refused:
+                except BadRequestError:
                     continue
         return self._routes.match(method, path)
 
@@ -268,7 +278,7 @@ def _query(request: Request) -> dict[str, str]:
         text = request.scope["query_string"].decode("ascii")
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=100)
     except ValueError as error:
-        raise Refused("The query is not UTF-8, or too long.", status=400, code="InvalidRequestUri") from error
+        raise BadRequestError("The query is not UTF-8, or too long.", status=400, code="InvalidRequestUri") from error
     return {name.lower(): value for name, value in pairs}
 
 
@@ -279,13 +289,15 @@ async def _body(request: Request) -> bytes:
     async for part in request.stream():
         body += part
         if len(body) > _LARGEST:
-            raise Refused(f"The body has more than {_LARGEST} bytes.", status=413, code="RequestContentTooLarge")
+            raise BadRequestError(
+                f"The body has more than {_LARGEST} bytes.", status=413, code="RequestContentTooLarge"
+            )
     return body
 
 
 def _check_subscription(subscription: str | None) -> None:
     if subscription is not None and subscription.lower() != SUBSCRIPTION:
-        raise NotFound(
+        raise NotFoundError(
             f"The subscription '{subscription}' could not be found; the only one here is {SUBSCRIPTION}.",
             status=404,
             code="SubscriptionNotFound",
@@ -294,7 +306,7 @@ def _check_subscription(subscription: str | None) -> None:
 
 def _check_version(version: str) -> None:
     if version != VERSION:
-        raise Refused(
+        raise BadRequestError(
             f"The api-version '{version}' is not supported for Microsoft.BatchAI; {VERSION} is.",
             status=400,
             code="InvalidApiVersionParameter",

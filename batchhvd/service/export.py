@@ -11,10 +11,12 @@ from typing import Any
 
 from batchhvd.engines import base
 from batchhvd.errors import EngineError
-from batchhvd.service import environment, mounts
-from batchhvd.service.environment import Plan, Run, Site
-from batchhvd.service.mounts import CLUSTER_ROOT, JOB_ROOT, Mount
-from batchhvd.service.store import Record
+from batchhvd.service.mounts import model as mounts
+from batchhvd.service.mounts.model import Mount
+from batchhvd.service.scheduler import task as environment
+from batchhvd.service.scheduler.task import Plan, Run, Site
+from batchhvd.service.store.records import Record
+from batchhvd.wire.facts.mount_roots import CLUSTER_ROOT, JOB_ROOT
 
 WRONG = 2
 _BELOW = {JOB_ROOT: "mounts", CLUSTER_ROOT: "cluster"}

@@ -20,7 +20,7 @@ from typing import IO, Any, Protocol
 import uvicorn
 
 from batchhvd._version import __version__
-from batchhvd.service.exchange import text_of
+from batchhvd.service.http.exchange import text_of
 
 log = logging.getLogger("batchhvd.service")
 

@@ -93,7 +93,7 @@ def fit(
 
     Raises:
         SpecError: the data is of no known kind, or its length is unknown and ``steps_per_epoch`` is None.
-        HorovodMissing: there are several ranks and no Horovod for this Keras backend.
+        HorovodMissingError: there are several ranks and no Horovod for this Keras backend.
     """
     from batchhvd.trainer import hvd
     from batchhvd.trainer.stopwatch import Stopwatch

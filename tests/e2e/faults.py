@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from batchhvd.engines.processes import Processes
-from batchhvd.service.environment import Site
+from batchhvd.service.scheduler.task import Site
 from tests.unit.scheduler_world import World
 
 PYTHON = sys.executable

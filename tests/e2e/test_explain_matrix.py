@@ -21,7 +21,7 @@ from attrs import define, field
 
 import batchhvd
 from batchhvd import Cluster, ClusterSpec, Experiment, FileShare, Horovod, Job, JobSpec, Session, Workspace
-from batchhvd.explain import Cause, Verdict
+from batchhvd.advice.explain import Cause, Verdict
 from batchhvd.service import drills
 from tests.e2e.faults import processes, until
 
@@ -280,7 +280,7 @@ ENDED = {
     "a full share": (with_a_full_share, Cause.ENGINE_FAILED, "engine failed", "File too large"),
     "eviction": (evicted, Cause.NODE_LOST, "node lost", "tvm-"),
     "no Horovod": (without_horovod, Cause.HOROVOD_MISSING, "Horovod missing", "No module named 'horovod'"),
-    "none for us": (the_trainer_without_horovod, Cause.HOROVOD_MISSING, "Horovod missing", "HorovodMissing: "),
+    "none for us": (the_trainer_without_horovod, Cause.HOROVOD_MISSING, "Horovod missing", "HorovodMissingError: "),
     "Horovod": (with_another_horovod, Cause.HOROVOD_BROKEN, "Horovod broken", "undefined symbol: _ZN10tensorflow"),
     "restart": (lost_with_the_service, Cause.SERVICE_RESTARTED, "service restarted", "found the job's ranks gone"),
 }

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from batchhvd.errors import EngineError, HorovodBroken
+from batchhvd.errors import EngineError, HorovodBrokenError
 from batchhvd.trainer.checkpoint import Checkpoints
 from batchhvd.trainer.install import COMMAND, installed
 from batchhvd.trainer.install.installation import cache, framework_version
@@ -78,7 +78,7 @@ def test_an_unknown_backend_is_refused() -> None:
 def test_another_source_is_refused(tmp_path: Path) -> None:
     archive = tmp_path / f"horovod-{VERSION}.tar.gz"
     archive.write_bytes(b"not it")
-    with pytest.raises(HorovodBroken, match="SHA-256"):
+    with pytest.raises(HorovodBrokenError, match="SHA-256"):
         unpack(archive, tmp_path)
 
 
@@ -88,7 +88,7 @@ def test_an_unexpected_text_is_refused(tmp_path: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         for text, count in (("", 0), (edit.old * 2, 2)):
             file.write_text(text)
-            with pytest.raises(HorovodBroken, match=f"{count} times"):
+            with pytest.raises(HorovodBrokenError, match=f"{count} times"):
                 change(tmp_path, edit)
         file.write_text(f"before {edit.old} after")
         change(tmp_path, edit)
@@ -180,33 +180,33 @@ import sys
 import importlib.util as util
 real = util.find_spec
 util.find_spec = lambda name, *rest: None if name.startswith("horovod") else real(name, *rest)
-from batchhvd.errors import HorovodMissing
+from batchhvd.errors import HorovodMissingError
 from batchhvd.trainer.hvd import world
 world.find_spec = util.find_spec
 world.keras_backend = lambda: sys.argv[1]
 try:
     world.init()
-except HorovodMissing as error:
+except HorovodMissingError as error:
     print(type(error).__name__, error)
 """
 
 
 def test_several_ranks_without_horovod_are_told_the_command() -> None:
     done = command([sys.executable, "-c", MISSING, "torch"], HOROVOD_SIZE="2")
-    assert done.stdout.startswith("HorovodMissing 2 ranks were started"), done.stderr
+    assert done.stdout.startswith("HorovodMissingError 2 ranks were started"), done.stderr
     assert "-m batchhvd.trainer.install" in done.stdout
     done = command([sys.executable, "-c", MISSING, "jax"], HOROVOD_SIZE="2")
-    assert done.stdout.startswith("HorovodBroken Horovod cannot train on the Keras backend jax"), done.stderr
+    assert done.stdout.startswith("HorovodBrokenError Horovod cannot train on the Keras backend jax"), done.stderr
 
 
 BROKEN = """
 import sys
-from batchhvd.errors import HorovodBroken
+from batchhvd.errors import HorovodBrokenError
 import batchhvd.trainer.hvd.world as world
 world.keras_backend = lambda: sys.argv[1]
 try:
     world.init()
-except HorovodBroken as error:
+except HorovodBrokenError as error:
     print(error)
 """
 

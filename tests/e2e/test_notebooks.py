@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from batchhvd import localservice
+from batchhvd.wire import local_service as localservice
 
 nbformat = pytest.importorskip("nbformat", reason="needs the extra `notebook`")
 nbclient = pytest.importorskip("nbclient", reason="needs the extra `notebook`")

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from attrs import define
 
-from batchhvd.service import queue
-from batchhvd.service.cluster_life import moment
+from batchhvd.service.scheduler import queue
+from batchhvd.wire.facts.times import read_moment
 from tests.e2e.faults import Live, live
 from tests.unit.scheduler_world import Clock
 
@@ -49,7 +49,7 @@ def look(world: Live, before: list[str]) -> list[Seen]:
     for job in world.store.active():
         name, properties = job.document["name"], job.document["properties"]
         turn, nodes = (ORDER[properties["schedulingPriority"]], job.number), job.private.get("nodes", ())
-        queued = moment(properties["creationTime"])
+        queued = read_moment(properties["creationTime"]).timestamp()
         found.append(Seen(name, turn, properties["nodeCount"], queued, nodes, bool(nodes) and name not in before))
     return sorted(found, key=lambda seen: seen.turn)
 

@@ -14,7 +14,7 @@ import pytest
 import batchhvd
 from batchhvd import Horovod, JobSpec
 from batchhvd.engines.slurm import Slurm
-from batchhvd.localservice import running, stop
+from batchhvd.wire.local_service import running, stop
 from tests.e2e.conftest import Bed
 from tests.e2e.engine_contract import PYTHON, Stage
 

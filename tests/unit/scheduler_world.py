@@ -12,10 +12,10 @@ from attrs import define, evolve, field
 
 from batchhvd.engines.base import ENDED, Status, Task
 from batchhvd.errors import EngineError
-from batchhvd.service.cluster_life import stamp
-from batchhvd.service.environment import Site
-from batchhvd.service.scheduler import Scheduler
-from batchhvd.service.store import Record, Store
+from batchhvd.service.scheduler.task import Site
+from batchhvd.service.scheduler.tick import Scheduler
+from batchhvd.service.store.records import Record, Store
+from batchhvd.wire.facts.times import write_moment
 
 GROUP = "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/g"
 WORKSPACE = f"{GROUP}/providers/Microsoft.BatchAI/workspaces/w"
@@ -163,7 +163,7 @@ class World:
         return self._put(f"{EXPERIMENT}/jobs/{name}", "jobs", EXPERIMENT, body | properties, own | (private or {}))
 
     def _put(self, id: str, type: str, parent: str, properties: Any, private: Any = None) -> Record:
-        times = {"creationTime": stamp(self.clock()), "provisioningState": "succeeded"}
+        times = {"creationTime": write_moment(self.clock()), "provisioningState": "succeeded"}
         document = {"id": id, "name": id.rpartition("/")[2], "properties": {**properties, **times}}
         return self.store.put(id, type, parent, document, private)
 

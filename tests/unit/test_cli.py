@@ -8,10 +8,12 @@ import click
 import pytest
 from attrs import field, frozen
 
-from batchhvd import cli, doctor, errors
-from batchhvd.commands import output
-from batchhvd.commands.cluster import nodes
-from batchhvd.jobspec import AutoScale
+from batchhvd import errors
+from batchhvd.cli import doctor
+from batchhvd.cli import main as cli
+from batchhvd.cli import printing as output
+from batchhvd.cli.cluster import nodes
+from batchhvd.spec.job import AutoScale
 
 DATA = Path(__file__).parents[1] / "data"
 WHERE = ["-g", "g", "-w", "w", "-e", "e", "-c", "c"]
@@ -81,13 +83,13 @@ def test_a_mistake_is_said_in_a_line_and_ends_with_2(arguments, words, tmp_path,
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (errors.NotFound("x"), 3),
-        (errors.Unavailable("x"), 4),
-        (errors.WaitTimeout("x"), 5),
+        (errors.NotFoundError("x"), 3),
+        (errors.UnavailableError("x"), 4),
+        (errors.WaitTimeoutError("x"), 5),
         (errors.SpecError("x"), 2),
-        (errors.Refused("x"), 1),
-        (errors.JobFailed("x", exit_code=9), 1),
-        (errors.EngineMissing("x"), 1),
+        (errors.BadRequestError("x"), 1),
+        (errors.JobFailedError("x", exit_code=9), 1),
+        (errors.EngineMissingError("x"), 1),
     ],
 )
 def test_exit_codes(error, code):

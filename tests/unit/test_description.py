@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from batchhvd.errors import NotFound, Refused
+from batchhvd.errors import BadRequestError, NotFoundError
 from batchhvd.service.app import handlers
-from batchhvd.service.description import Description
-from batchhvd.service.routes import Routes
-from batchhvd.service.schema import duration, duration_text
+from batchhvd.service.description.published import Description
+from batchhvd.service.http.routes import Routes
+from batchhvd.wire.facts.times import read_duration, write_duration
 
 DESCRIPTION = Description.published()
 OPERATIONS = {operation.id: operation for operation in DESCRIPTION.operations}
@@ -40,10 +40,10 @@ def test_paths_compare_without_case_and_names_keep_theirs() -> None:
 @pytest.mark.parametrize(
     ("method", "path", "error", "status"),
     [
-        ("GET", f"{GROUP}/nothing", NotFound, 404),
-        ("GET", "/", NotFound, 404),
-        ("POST", f"{GROUP}/workspaces/w", Refused, 405),
-        ("GET", f"{GROUP}/workspaces/%FF", Refused, 400),
+        ("GET", f"{GROUP}/nothing", NotFoundError, 404),
+        ("GET", "/", NotFoundError, 404),
+        ("POST", f"{GROUP}/workspaces/w", BadRequestError, 405),
+        ("GET", f"{GROUP}/workspaces/%FF", BadRequestError, 400),
     ],
 )
 def test_other_paths_are_refused(method: str, path: str, error: type, status: int) -> None:
@@ -65,7 +65,7 @@ def test_a_literal_wins_and_an_encoded_slash_is_no_separator() -> None:
 def test_names_follow_their_pattern(name: str) -> None:
     operation = OPERATIONS["Workspaces_Get"]
     names = {"subscriptionId": "S", "resourceGroupName": "g.1", "workspaceName": name}
-    with pytest.raises(Refused, match="workspaceName"):
+    with pytest.raises(BadRequestError, match="workspaceName"):
         DESCRIPTION.check_names(operation, names)
     DESCRIPTION.check_names(operation, {**names, "workspaceName": "a-B_1"})
 
@@ -102,14 +102,14 @@ WRONG: list[tuple[Any, str, str]] = [
 
 @pytest.mark.parametrize(("body", "pointer", "text"), WRONG)
 def test_a_wrong_field_is_named_by_its_pointer(body: Any, pointer: str, text: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(BadRequestError) as caught:
         DESCRIPTION.read_body(OPERATIONS["Jobs_Create"], body)
     assert caught.value.target == pointer and text in str(caught.value) and pointer in str(caught.value)
     assert caught.value.status == 400
 
 
 def test_all_wrong_fields_are_listed() -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(BadRequestError) as caught:
         DESCRIPTION.read_body(OPERATIONS["Jobs_Create"], job(nodeCount="x", cluster={}, schedulingPriority="y"))
     assert {detail["target"].rpartition("/")[2] for detail in caught.value.details} == {
         "nodeCount",
@@ -141,9 +141,9 @@ def test_the_query_is_checked_and_completed() -> None:
     query = DESCRIPTION.read_query(operation, {"api-version": "2018-05-01", "outputdirectoryid": "stdouterr"})
     assert (query["directory"], query["linkexpiryinminutes"], query["maxresults"]) == (".", "60", "1000")
     for name, value in (("maxresults", "0"), ("maxresults", "x"), ("linkexpiryinminutes", "601"), ("maxresults", "²")):
-        with pytest.raises(Refused, match=name):
+        with pytest.raises(BadRequestError, match=name):
             DESCRIPTION.read_query(operation, {**query, name: value})
-    with pytest.raises(Refused, match="outputdirectoryid is missing"):
+    with pytest.raises(BadRequestError, match="outputdirectoryid is missing"):
         DESCRIPTION.read_query(operation, {"api-version": "2018-05-01"})
 
 
@@ -159,10 +159,10 @@ def test_the_query_is_checked_and_completed() -> None:
     ],
 )
 def test_durations(text: str, seconds: float, shown: str) -> None:
-    length = duration(text)
-    assert length == timedelta(seconds=seconds) and duration_text(length) == shown
+    length = read_duration(text)
+    assert length == timedelta(seconds=seconds) and write_duration(length) == shown
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "7", "P1Y", "-P1D", "P1D ", "P" + "9" * 30 + "D"])
 def test_no_durations(text: str) -> None:
-    assert duration(text) is None
+    assert read_duration(text) is None

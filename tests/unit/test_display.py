@@ -7,7 +7,8 @@ from xml.etree import ElementTree
 import pytest
 from attrs import field, frozen
 
-from batchhvd import curves, display
+from batchhvd.views import curves
+from batchhvd.views import notebook as display
 
 
 @frozen

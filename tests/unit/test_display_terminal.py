@@ -6,7 +6,7 @@ import pytest
 from attrs import define
 from rich.console import Console
 
-from batchhvd import terminal
+from batchhvd.views import terminal
 
 BARS = "Epoch 1/2\nEpoch 1/2\nhello\n" + "".join(
     f"\r{step}/4 [=>..] - ETA: {4 - step}s - loss: {loss - step / 10}" for step in (1, 2, 3) for loss in (2.5, 3.5)

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchhvd.service import environment, vm_sizes
-from batchhvd.service.environment import Plan, Run, Site
-from batchhvd.service.store import Record
+from batchhvd.service.batchai import vm_sizes
+from batchhvd.service.scheduler import task as environment
+from batchhvd.service.scheduler.task import Plan, Run, Site
+from batchhvd.service.store.records import Record
 
 FOLDER = Path("/wurzel ü/tasks/u/1")
 SHARE = Path("/wurzel ü/shares/acc/share")

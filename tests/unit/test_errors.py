@@ -12,13 +12,13 @@ from azure.identity import CredentialUnavailableError
 
 from batchhvd import errors
 from batchhvd.errors import (
-    Conflict,
-    NotAllowed,
-    NotFound,
-    Refused,
+    AccessDeniedError,
+    BadRequestError,
+    ConflictError,
+    NotFoundError,
     ServiceError,
-    ServiceRetired,
-    Unavailable,
+    ServiceRetiredError,
+    UnavailableError,
     translate,
 )
 
@@ -43,22 +43,22 @@ def refusal(status: int, code: str, message: str = "The message.", **more: str) 
 # What each error of azure-core becomes where no status says it better.
 EXPECTED = {
     "AzureError": ServiceError,
-    "ClientAuthenticationError": NotAllowed,
+    "ClientAuthenticationError": AccessDeniedError,
     "DecodeError": ServiceError,
     "DeserializationError": ServiceError,
     "HttpResponseError": ServiceError,
-    "IncompleteReadError": Unavailable,
+    "IncompleteReadError": UnavailableError,
     "ODataV4Error": ServiceError,
-    "ResourceExistsError": Conflict,
-    "ResourceModifiedError": Conflict,
-    "ResourceNotFoundError": NotFound,
+    "ResourceExistsError": ConflictError,
+    "ResourceModifiedError": ConflictError,
+    "ResourceNotFoundError": NotFoundError,
     "ResourceNotModifiedError": ServiceError,
     "ResponseNotReadError": ServiceError,
-    "SerializationError": Refused,
-    "ServiceRequestError": Unavailable,
-    "ServiceRequestTimeoutError": Unavailable,
-    "ServiceResponseError": Unavailable,
-    "ServiceResponseTimeoutError": Unavailable,
+    "SerializationError": BadRequestError,
+    "ServiceRequestError": UnavailableError,
+    "ServiceRequestTimeoutError": UnavailableError,
+    "ServiceResponseError": UnavailableError,
+    "ServiceResponseTimeoutError": UnavailableError,
     "StreamClosedError": ServiceError,
     "StreamConsumedError": ServiceError,
     "TooManyRedirectsError": ServiceError,
@@ -85,26 +85,26 @@ def test_becomes(name: str) -> None:
 
 
 def test_an_error_of_azure_identity_is_no_permission() -> None:
-    assert type(translate(CredentialUnavailableError("no credential"))) is NotAllowed
+    assert type(translate(CredentialUnavailableError("no credential"))) is AccessDeniedError
 
 
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
-        (400, Refused),
-        (401, NotAllowed),
-        (403, NotAllowed),
-        (404, NotFound),
-        (405, Refused),
-        (408, Unavailable),
-        (409, Conflict),
-        (412, Conflict),
-        (413, Refused),
-        (429, Unavailable),
-        (500, Unavailable),
-        (501, Unavailable),
-        (503, Unavailable),
-        (599, Unavailable),
+        (400, BadRequestError),
+        (401, AccessDeniedError),
+        (403, AccessDeniedError),
+        (404, NotFoundError),
+        (405, BadRequestError),
+        (408, UnavailableError),
+        (409, ConflictError),
+        (412, ConflictError),
+        (413, BadRequestError),
+        (429, UnavailableError),
+        (500, UnavailableError),
+        (501, UnavailableError),
+        (503, UnavailableError),
+        (599, UnavailableError),
     ],
 )
 def test_the_status_decides(status: int, kind: type[ServiceError]) -> None:
@@ -123,27 +123,29 @@ def test_evidence_is_in_the_attributes() -> None:
 @pytest.mark.parametrize(("header", "seconds"), [("7", 7.0), ("0.5", 0.5), ("", None), ("Fri, 27 Nov 2026", None)])
 def test_retry_after(header: str, seconds: float | None) -> None:
     found = translate(refusal(503, "ServerBusy", Retry_After=header))
-    assert isinstance(found, Unavailable) and found.retry_after == seconds
+    assert isinstance(found, UnavailableError) and found.retry_after == seconds
 
 
 @pytest.mark.parametrize("code", ["InvalidResourceNamespace", "MissingSubscriptionRegistration"])
 def test_a_provider_that_azure_no_longer_knows_is_retired(code: str) -> None:
     found = translate(refusal(404, code, "The resource namespace 'Microsoft.BatchAI' is invalid."))
-    assert type(found) is ServiceRetired
+    assert type(found) is ServiceRetiredError
     assert "batchhvd.local()" in str(found)
-    assert type(translate(refusal(404, code, "The resource namespace 'Microsoft.Other' is invalid."))) is NotFound
+    assert type(translate(refusal(404, code, "The resource namespace 'Microsoft.Other' is invalid."))) is NotFoundError
 
 
 def test_our_own_errors_stay() -> None:
-    error = NotFound("it is gone")
+    error = NotFoundError("it is gone")
     assert translate(error, what="anything") is error
 
 
 def test_a_read_that_broke_off_is_a_lost_connection() -> None:
     inside = azure.IncompleteReadError("cut")
-    assert type(translate(azure.HttpResponseError("interrupted", response=Answer(206), error=inside))) is Unavailable
-    assert type(translate(json.JSONDecodeError("Expecting value", "", 0))) is Unavailable
-    assert type(translate(requests.ConnectionError("reset"))) is Unavailable
+    assert (
+        type(translate(azure.HttpResponseError("interrupted", response=Answer(206), error=inside))) is UnavailableError
+    )
+    assert type(translate(json.JSONDecodeError("Expecting value", "", 0))) is UnavailableError
+    assert type(translate(requests.ConnectionError("reset"))) is UnavailableError
 
 
 def test_the_tree_at_the_head_is_the_tree() -> None:
@@ -159,10 +161,10 @@ def test_every_error_has_one_base() -> None:
 
 def test_every_error_survives_a_pickle() -> None:
     made = [
-        errors.Unavailable("away", retry_after=3.0, status=503, code="Busy"),
-        errors.JobFailed("failed", exit_code=3, node="n", rank=1, tail=["a"], files=["f"], resource="id"),
+        errors.UnavailableError("away", retry_after=3.0, status=503, code="Busy"),
+        errors.JobFailedError("failed", exit_code=3, node="n", rank=1, tail=["a"], files=["f"], resource="id"),
         errors.SpecError("wrong", pointer="/a", remedy="mend", file="f", line=1, column=2),
-        errors.WaitTimeout("late", last_state="queued", waited=2.0),
+        errors.WaitTimeoutError("late", last_state="queued", waited=2.0),
     ]
     for error in made:
         again = pickle.loads(pickle.dumps(error))

@@ -5,8 +5,8 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from attrs import evolve
 
-from batchhvd.explain import Cause, ClusterFacts, JobFacts, Verdict, of_cluster, of_job, of_node
-from batchhvd.resource import Reason
+from batchhvd.advice.explain import Cause, ClusterFacts, JobFacts, Verdict, of_cluster, of_job, of_node
+from batchhvd.resources.base import Reason
 
 START = datetime(2026, 11, 27, 12, 0, tzinfo=timezone.utc)
 CLUSTER = ClusterFacts("/c", "nc6", "succeeded", "steady", 4, {"idle": 1, "running": 3}, ())

@@ -14,17 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchhvd.errors import ServiceError
-from batchhvd.service import files as files_module
-from batchhvd.service import files_listing as listing
-from batchhvd.service import files_properties as properties
-from batchhvd.service import files_range as ranges
-from batchhvd.service import files_request as request_
-from batchhvd.service import files_xml as xml
-from batchhvd.service.files import Files
-from batchhvd.service.files_refusal import refuse, translate
-from batchhvd.service.files_request import Request, Target
-from batchhvd.service.files_route import find
-from batchhvd.service.files_sidecar import Sidecar
+from batchhvd.service.files import app as files_module
+from batchhvd.service.files import listing, properties, ranges, xml
+from batchhvd.service.files import request as request_
+from batchhvd.service.files.app import Files
+from batchhvd.service.files.refusal import refuse, translate
+from batchhvd.service.files.request import Request, Target
+from batchhvd.service.files.route import find
+from batchhvd.service.files.sidecar import Sidecar
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=20)
 NAME = TEXT.filter(lambda name: name not in (".", "..") and len(name.encode()) < 256)

@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve, frozen
 
 from batchhvd.errors import SpecError
-from batchhvd.jobspec import (
+from batchhvd.spec.job import (
     CustomMpi,
     CustomToolkit,
     Horovod,
@@ -176,7 +176,12 @@ def test_a_misspelt_field_gets_the_nearest_name(tmp_path):
         ({"cntkSettings": {}}, "/properties", "cntkSettings and customToolkitSettings are both there", "one of"),
         ({"schedulingPriorty": "low"}, "/properties/schedulingPriorty", "no field", "schedulingPriority"),
         ({"schedulingPriority": "now"}, "/properties/schedulingPriority", "not allowed", "low, normal, high"),
-        ({"constraints": {"maxWallClockTime": "3h"}}, "/properties/constraints/maxWallClockTime", "no duration", "PT"),
+        (
+            {"constraints": {"maxWallClockTime": "3h"}},
+            "/properties/constraints/maxWallClockTime",
+            "not a duration",
+            "PT",
+        ),
         ({"inputDirectories": {"id": "A"}}, "/properties/inputDirectories", "is not a list", "in a list"),
         ({"inputDirectories": [{"id": "A B", "path": "/"}]}, "/properties/inputDirectories/0/id", "no id", "letters"),
         ({"inputDirectories": [{"id": "A"}]}, "/properties/inputDirectories/0", '"path" is missing', "path"),

@@ -7,18 +7,9 @@ from attrs import evolve
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from batchhvd import jobfile
 from batchhvd.errors import SpecError
-from batchhvd.jobspec import (
-    CustomMpi,
-    CustomToolkit,
-    Horovod,
-    InputDirectory,
-    JobSpec,
-    Mount,
-    OutputDirectory,
-    Volume,
-)
+from batchhvd.spec import json_source as jobfile
+from batchhvd.spec.job import CustomMpi, CustomToolkit, Horovod, InputDirectory, JobSpec, Mount, OutputDirectory, Volume
 
 QUICK = settings(
     max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, database=None

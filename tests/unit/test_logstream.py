@@ -7,9 +7,9 @@ from attrs import define, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchhvd.errors import NotAllowed, NotFound, Unavailable, WaitTimeout
-from batchhvd.logstream import LogStream
-from batchhvd.polling import Pace
+from batchhvd.errors import AccessDeniedError, NotFoundError, UnavailableError, WaitTimeoutError
+from batchhvd.logs.stream import LogStream
+from batchhvd.wire.waiting import Pace
 
 TEXT = "ä€😀 plain\r\n".encode() * 20
 
@@ -61,25 +61,25 @@ class World:
     def read(self, link: str, start: int, wait: float) -> Iterator[bytes]:
         self._ask("read")
         if link in self.expired:
-            raise NotAllowed("the link has expired")
+            raise AccessDeniedError("the link has expired")
         if not self.content()[start:]:
             self._hold(wait, [when for when, _ in self.writes] + [self.ends])
         data = self.content()[start:]
         if self.cuts and data:
             cut = self.cuts.pop(0)
             yield from ([data[:cut]] if cut else [])
-            raise Unavailable("the connection is lost")
+            raise UnavailableError("the connection is lost")
         for at in range(0, len(data), 7):
             yield data[at : at + 7]
 
     def missing(self) -> Exception | None:
-        return NotFound("no such file") if self.result == "succeeded" else None
+        return NotFoundError("no such file") if self.result == "succeeded" else None
 
     def _ask(self, what: str) -> None:
         self.asked.append(what)
         self.held = False
         if self.away and self.now < self.away[0]:
-            raise Unavailable("nothing answers")
+            raise UnavailableError("nothing answers")
 
     def _hold(self, wait: float, moments: list[float]) -> None:
         if self.holds and wait:
@@ -149,7 +149,7 @@ def test_bytes_that_are_no_text_become_marks() -> None:
 def test_an_expired_link_is_renewed_but_a_refusal_is_an_error() -> None:
     world = World([(0, b"one\n"), (5, b"two\n")], ends=9, expired={"link-1"})
     assert "".join(follow(world)) == "one\ntwo\n"
-    with pytest.raises(NotAllowed):
+    with pytest.raises(AccessDeniedError):
         list(follow(World([(0, b"x")], ends=9, expired={f"link-{n}" for n in range(100)})))
 
 
@@ -163,26 +163,26 @@ def test_lives_through_a_restart_but_not_through_an_end() -> None:
     stream = follow(world)
     assert next(stream) == "one\n"
     world.away = [900.0]
-    with pytest.raises(Unavailable):
+    with pytest.raises(UnavailableError):
         list(stream)
     assert 60 <= world.now < 80
 
 
 def test_a_service_that_is_not_there_is_said_at_once() -> None:
     world = World([(0, b"one\n")], ends=10, away=[100.0])
-    with pytest.raises(Unavailable):
+    with pytest.raises(UnavailableError):
         next(follow(world))
     assert world.now == 0.0
 
 
 def test_the_deadline_names_the_cursor() -> None:
     stream = follow(World([(0, b"abc")], ends=1000), timeout=30)
-    with pytest.raises(WaitTimeout, match=r"stream\(cursor=3\)"):
+    with pytest.raises(WaitTimeoutError, match=r"stream\(cursor=3\)"):
         list(stream)
 
 
 def test_a_file_that_never_came() -> None:
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         list(follow(World([], ends=5)))
     assert list(follow(World([], ends=5, result="failed"))) == []
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from batchhvd.service import mounts, redact
-from batchhvd.service.mounts import CLUSTER_ROOT, JOB_ROOT, Mount
+from batchhvd.service.batchai import redact
+from batchhvd.service.mounts import model as mounts
+from batchhvd.service.mounts.model import Mount
+from batchhvd.wire.facts.mount_roots import CLUSTER_ROOT, JOB_ROOT
 
 MOUNTS = [
     Mount(JOB_ROOT, "data/set", "acc", "share"),

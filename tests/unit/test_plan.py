@@ -7,7 +7,7 @@ import pytest
 from attrs import evolve, frozen
 
 from batchhvd import CustomMpi, CustomToolkit, Horovod, InputDirectory, JobSpec, Mount, OutputDirectory, Plan, Volume
-from batchhvd.plan import make
+from batchhvd.advice.plan import make
 
 DATA = Path(__file__).parents[1] / "data" / "jobs"
 SHARE = Mount("store", "myshare", "ext")

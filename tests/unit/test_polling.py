@@ -3,8 +3,8 @@
 import pytest
 from attrs import define, field
 
-from batchhvd.errors import NotFound, Unavailable, WaitTimeout
-from batchhvd.polling import LONGEST, Pace, wait_until
+from batchhvd.errors import NotFoundError, UnavailableError, WaitTimeoutError
+from batchhvd.wire.waiting import LONGEST, Pace, wait_until
 
 
 @define
@@ -43,7 +43,7 @@ def test_returns_at_once_what_is_done_already() -> None:
 
 def test_pauses_grow_to_their_limit_and_never_pass_the_deadline() -> None:
     clock = Clock()
-    with pytest.raises(WaitTimeout) as caught:
+    with pytest.raises(WaitTimeoutError) as caught:
         wait_until(script("resizing"), "steady".__eq__, timeout=100, clock=clock, what="cluster 'c' to be ready")
     assert clock.pauses[:3] == pytest.approx([0.2, 0.3, 0.45])
     assert max(clock.pauses) == 15.0
@@ -61,7 +61,7 @@ def test_looks_once_more_when_the_time_is_over() -> None:
 
 def test_without_a_timeout_the_deadline_is_a_week() -> None:
     clock = Clock()
-    with pytest.raises(WaitTimeout):
+    with pytest.raises(WaitTimeoutError):
         wait_until(script("queued"), "running".__eq__, clock=clock, pace=Pace(longest=10_000))
     assert clock.now == pytest.approx(1000 + LONGEST)
 
@@ -71,16 +71,16 @@ def test_a_state_without_way_back_raises_at_once() -> None:
 
     def done(state: str) -> bool:
         if state == "failed":
-            raise NotFound("the cluster failed")
+            raise NotFoundError("the cluster failed")
         return state == "steady"
 
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         wait_until(script("resizing", "failed"), done, timeout=60, clock=clock)
     assert len(clock.pauses) == 1
 
 
 def test_lives_through_a_restart_of_the_service() -> None:
-    away = Unavailable("no connection")
+    away = UnavailableError("no connection")
     clock, lines = Clock(), []
     read = script("resizing", away, away, "resizing", away, "steady")
     assert wait_until(read, "steady".__eq__, timeout=60, clock=clock, report=lines.append, what="it") == "steady"
@@ -95,22 +95,22 @@ def test_lives_through_a_restart_of_the_service() -> None:
 
 def test_a_service_that_never_answered_or_stays_away_is_an_error() -> None:
     clock = Clock()
-    with pytest.raises(Unavailable):
-        wait_until(script(Unavailable("gone")), bool, timeout=600, clock=clock)
+    with pytest.raises(UnavailableError):
+        wait_until(script(UnavailableError("gone")), bool, timeout=600, clock=clock)
     assert clock.pauses == []
-    with pytest.raises(Unavailable):
-        wait_until(script("", Unavailable("gone")), bool, timeout=600, clock=clock, patience=30)
+    with pytest.raises(UnavailableError):
+        wait_until(script("", UnavailableError("gone")), bool, timeout=600, clock=clock, patience=30)
     assert 30 <= clock.now - 1000 < 60
 
 
 def test_what_the_goal_raises_is_never_forgiven() -> None:
     def done(state: str) -> bool:
         if state == "b":
-            raise Unavailable("it will not come any more")
+            raise UnavailableError("it will not come any more")
         return False
 
     clock = Clock()
-    with pytest.raises(Unavailable, match="not come"):
+    with pytest.raises(UnavailableError, match="not come"):
         wait_until(script("a", "b"), done, timeout=60, clock=clock)
     assert len(clock.pauses) == 1
 

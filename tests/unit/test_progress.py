@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from batchhvd.progress import Progress
+from batchhvd.logs.progress import Progress
 
 RECORDED = Path(__file__).parents[1] / "data" / "keras3-two-ranks.txt"
 SAMPLE = Path(__file__).parents[1] / "data" / "tutorial-output.txt"

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from batchhvd import AutoScale, Cluster, NodeCounts, SpecError
-from batchhvd.connection import Connection
-from batchhvd.resource import moment, reasons
-from batchhvd.selection import fixed_folder, matches, target_here
-from batchhvd.workspace import ResourceGroup
+from batchhvd.resources.base import moment, reasons
+from batchhvd.resources.workspace import ResourceGroup
+from batchhvd.transfer.selection import fixed_folder, matches, target_here
+from batchhvd.wire.connection import Connection
 
 UTC = timezone.utc
 

@@ -8,8 +8,8 @@ import responses
 from azure.core.credentials import AccessToken
 
 import batchhvd
-from batchhvd import Horovod, JobSpec, NotFound, ServiceRetired, SpecError
-from batchhvd.session import Session
+from batchhvd import Horovod, JobSpec, NotFoundError, ServiceRetiredError, SpecError
+from batchhvd.resources.session import Session
 
 ARM = "https://management.azure.com"
 SUBSCRIPTION = f"{ARM}/subscriptions/11111111-2222-3333-4444-555555555555"
@@ -84,7 +84,7 @@ def test_batch_ai_is_retired_and_nobody_is_asked(host: str, azure: responses.Req
         job.terminate,
     ]
     for ask in asked:
-        with pytest.raises(ServiceRetired) as caught:
+        with pytest.raises(ServiceRetiredError) as caught:
             ask()
         text = str(caught.value)
         assert host in text and "2019" in text, text
@@ -99,7 +99,7 @@ def test_another_endpoint_that_does_not_know_the_provider_is_retired_too(
     error = {"error": {"code": "InvalidResourceNamespace", "message": "The namespace 'Microsoft.BatchAI' is invalid."}}
     azure.get(re.compile("https://arm.example/.*"), json=error, status=status)
     session = batchhvd.connect("https://arm.example", Credential(), subscription="s")
-    with pytest.raises(ServiceRetired, match=r"batchhvd\.local\(\)"):
+    with pytest.raises(ServiceRetiredError, match=r"batchhvd\.local\(\)"):
         session.group("rg").workspace("w").refresh()
 
 
@@ -141,7 +141,7 @@ def test_deleting_what_is_gone_is_fine(azure: responses.RequestsMock, session: S
     session.group("rg").delete()
     azure.get(GROUP, json=error, status=404)
     assert not session.group("rg").exists()
-    with pytest.raises(NotFound, match=r"group 'rg' cannot be read: .*could not be found.*create"):
+    with pytest.raises(NotFoundError, match=r"group 'rg' cannot be read: .*could not be found.*create"):
         session.group("rg").refresh()
 
 
@@ -184,7 +184,7 @@ def test_a_local_token_goes_to_no_other_machine(azure: responses.RequestsMock) -
     azure.get(re.compile("http://127.0.0.1:1/.*"), json={"value": [], "nextLink": "https://elsewhere.example/more"})
     azure.get("https://elsewhere.example/more", json={"value": []})
     session = batchhvd.connect("http://127.0.0.1:1", "secret-token")
-    with pytest.raises(batchhvd.NotAllowed, match=r"not sent to elsewhere\.example"):
+    with pytest.raises(batchhvd.AccessDeniedError, match=r"not sent to elsewhere\.example"):
         list(session.groups())
     assert len(azure.calls) == 1
 

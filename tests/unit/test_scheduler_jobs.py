@@ -69,7 +69,11 @@ def test_the_node_counts_are_right_at_the_read_that_shows_a_job_running_or_ended
         ({"reason": "node", "node": "n", "error": "the node is gone"}, "NodeLost", "gone"),
         ({"reason": "engine", "error": "no space left"}, "EngineFailed", "No space left"),
         ({"reason": "rank", "rank": 0, "tail": ("No module named 'horovod'",)}, "HorovodMissing", "trainer.install"),
-        ({"reason": "rank", "rank": 0, "tail": ("batchhvd.errors.HorovodBroken: x",)}, "HorovodBroken", "does not fit"),
+        (
+            {"reason": "rank", "rank": 0, "tail": ("batchhvd.errors.HorovodBrokenError: x",)},
+            "HorovodBroken",
+            "does not fit",
+        ),
     ],
 )
 def test_each_failure_has_its_code(world: World, facts: dict[str, object], code: str, text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchhvd.service.queue import PATIENCE, Waiting, decide
+from batchhvd.service.scheduler.queue import PATIENCE, Waiting, decide
 
 NODES = tuple(f"n{k}" for k in range(8))
 

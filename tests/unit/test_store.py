@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from batchhvd.service.store import Store
+from batchhvd.service.store.records import Store
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from batchhvd.errors import Refused
-from batchhvd.service import paging, tokens
-from batchhvd.service.exchange import Answer, Ask, read_json, text_of
+from batchhvd.errors import BadRequestError
+from batchhvd.service.http import paging, tokens
+from batchhvd.service.http.exchange import Answer, Ask, read_json, text_of
 from batchhvd.service.process import Activity
 from batchhvd.service.tls import ours
 
@@ -59,7 +59,7 @@ def test_pages_go_on_where_the_last_one_ended_whatever_went_meanwhile() -> None:
     assert read(paging.page(following, ["ç"], str, str)) == (["ç"], "")
     assert read(paging.page(ask(), [], str, str)) == ([], "")
     for wrong in ("é", "a", "===", "_w=="):
-        with pytest.raises(Refused):
+        with pytest.raises(BadRequestError):
             paging.page(ask(**{paging.TOKEN: wrong}), ["a"], str, str)
 
 
@@ -67,7 +67,7 @@ def test_pages_go_on_where_the_last_one_ended_whatever_went_meanwhile() -> None:
     "body", [b"{", b"\xff", b"[NaN]", b'"\\ud800"', b'{"a": ["x\\u0000"]}', b'{"\\u0000": 1}', b"[" * 9999]
 )
 def test_no_documents(body: bytes) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(BadRequestError) as caught:
         read_json(body)
     assert caught.value.status == 400
 

@@ -19,8 +19,9 @@ from urllib.parse import quote, urlencode, urlsplit
 import pytest
 from azure.storage.fileshare import ShareClient
 
-from batchhvd.service import accounts, arm
-from batchhvd.service.description import Description, Operation
+from batchhvd.service.arm import groups as arm
+from batchhvd.service.arm import storage_accounts as accounts
+from batchhvd.service.description.published import Description, Operation
 
 COUNT = int(os.environ.get("BATCHHVD_FUZZ", "300"))
 SEED = int(os.environ.get("BATCHHVD_FUZZ_SEED", "0")) or random.SystemRandom().randrange(1, 10**9)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from batchhvd import cli, doctor
+from batchhvd.cli import doctor
+from batchhvd.cli import main as cli
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 JOB = Path(__file__).parents[1] / "data" / "jobs" / "tutorial-4-nodes.json"

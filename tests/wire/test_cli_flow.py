@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from attrs import define
 
-from batchhvd import cli
+from batchhvd.cli import main as cli
 
 SCRIPT = """
 import os, pathlib, sys, time

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from batchhvd import cli, localservice
+from batchhvd.cli import main as cli
+from batchhvd.wire import local_service as localservice
 
 COMMAND = [sys.executable, "-m", "batchhvd"]
 
@@ -91,7 +92,9 @@ def test_a_reader_that_leaves_is_no_traceback() -> None:
 
 
 def test_the_programs_start_brings_nothing_heavy_along() -> None:
-    code = "import batchhvd.cli, sys, json; print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
+    code = (
+        "import batchhvd.cli.main, sys, json; print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     heavy = {"azure", "msrest", "requests", "rich", "jmespath", "tensorflow", "keras", "torch", "starlette", "uvicorn"}
     assert not set(json.loads(done.stdout)) & heavy

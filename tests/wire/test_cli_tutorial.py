@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from batchhvd import localservice
+from batchhvd.wire import local_service as localservice
 
 SCRIPT = """
 import os, pathlib, sys, time

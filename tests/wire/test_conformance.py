@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from azure.storage.fileshare import ShareClient
 
-from batchhvd.service.description import Description, Operation
+from batchhvd.service.description.published import Description, Operation
 
 HERE = Path(__file__).parents[1] / "data" / "batchai-2018-05-01"
 DOCUMENT = json.loads((Path(__file__).parents[2] / "batchhvd/service/batchai-2018-05-01.json").read_text())

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from batchhvd.service.holding import LARGEST, Holding
+from batchhvd.service.http.holding import LARGEST, Holding
 
 PIECE = b"x" * 16384
 

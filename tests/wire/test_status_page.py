@@ -14,9 +14,10 @@ from typing import Any
 import httpx
 import pytest
 
-from batchhvd import cli, explain
-from batchhvd.service import summary, verdict
-from batchhvd.service.store import Store
+from batchhvd.advice import explain
+from batchhvd.cli import main as cli
+from batchhvd.service.status import summary, verdict
+from batchhvd.service.store.records import Store
 
 
 @pytest.fixture(scope="module")

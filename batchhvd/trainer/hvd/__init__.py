@@ -9,8 +9,8 @@ The names are Horovod's, so a script for ``horovod.keras`` or ``horovod.tensorfl
     model.compile(optimizer=optimizer, loss="sparse_categorical_crossentropy")
     model.fit(x, y, callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
 
-With one rank no Horovod is needed. With several, a missing or unfit one is `HorovodMissing` or `HorovodBroken`,
-whose message has the command that mends it.
+With one rank no Horovod is needed. With several, a missing or unfit one is `HorovodMissingError` or
+`HorovodBrokenError`, whose message has the command that mends it.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from types import ModuleType
 
 from attrs import frozen
 
-from batchhvd.errors import HorovodBroken, HorovodMissing, SpecError
+from batchhvd.errors import HorovodBrokenError, HorovodMissingError, SpecError
 from batchhvd.trainer.hvd.binding import Binding
 
 #: Variables by which a launcher tells how many ranks there are, in the order of trust.
@@ -61,8 +61,8 @@ def init(comm: object = None, process_sets: object = None) -> None:
         comm, process_sets: Horovod's; only None is supported, which means all ranks.
 
     Raises:
-        HorovodMissing: there are several ranks and no Horovod.
-        HorovodBroken: Horovod is there, but not for this Keras backend or this launcher.
+        HorovodMissingError: there are several ranks and no Horovod.
+        HorovodBrokenError: Horovod is there, but not for this Keras backend or this launcher.
         SpecError: a part of the ranks was asked for.
     """
     global _world
@@ -107,7 +107,7 @@ def _join(expected: int) -> World:
     horovod = binding.module
     horovod.init()
     if horovod.size() != expected:
-        raise HorovodBroken(
+        raise HorovodBrokenError(
             f"the launcher started {expected} ranks, but Horovod sees {horovod.size()}: it was not built for this "
             f"launcher (MPI). Build it again with: {REMEDY} --mpi",
             found=f"gloo {horovod.gloo_built()}, MPI {horovod.mpi_built()}",
@@ -133,7 +133,7 @@ def keras_backend() -> str:
 
 def _load(backend: str) -> Binding:
     if backend not in _BINDINGS:
-        raise HorovodBroken(
+        raise HorovodBrokenError(
             f"Horovod cannot train on the Keras backend {backend}; use KERAS_BACKEND=tensorflow or torch",
             found=backend,
             remedy="export KERAS_BACKEND=torch",
@@ -146,7 +146,7 @@ def _load(backend: str) -> Binding:
 
 def _horovod(backend: str) -> ModuleType:
     if find_spec("horovod") is None:
-        raise HorovodMissing(
+        raise HorovodMissingError(
             f"{ranks_expected()} ranks were started, and Horovod is not installed in {sys.prefix}; build and install "
             f"it with: {REMEDY}",
             found="no module horovod",
@@ -161,9 +161,9 @@ def _horovod(backend: str) -> ModuleType:
     return module
 
 
-def _broken(backend: str, error: Exception) -> HorovodBroken:
+def _broken(backend: str, error: Exception) -> HorovodBrokenError:
     found = _built_for()
-    return HorovodBroken(
+    return HorovodBrokenError(
         f"Horovod is installed but does not work with the Keras backend {backend} (built for: {found}): "
         f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}. "
         f"Build it again with: {REMEDY}",

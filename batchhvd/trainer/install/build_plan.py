@@ -15,7 +15,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from batchhvd.errors import HorovodMissing
+from batchhvd.errors import HorovodMissingError
 from batchhvd.trainer.install.installation import BACKENDS, cache, framework_version
 from batchhvd.trainer.install.package_manager import apt_command
 from batchhvd.trainer.install.source import VERSION, fingerprint
@@ -82,14 +82,14 @@ def plan(backends: Iterable[str] = (), *, mpi: bool = False, nccl: bool | None =
         nccl: build for GPUs; None means where there is a GPU, its compiler and NCCL.
 
     Raises:
-        HorovodMissing: a backend, MPI or NCCL was asked for and is not installed.
+        HorovodMissingError: a backend, MPI or NCCL was asked for and is not installed.
     """
     wanted = tuple(backends)
     frameworks = {name: version for name in BACKENDS if (version := framework_version(name))}
     absent = [name for name in wanted if name not in frameworks]
     if absent or not frameworks:
         names = " ".join(absent) or "tensorflow"
-        raise HorovodMissing(
+        raise HorovodMissingError(
             f"Horovod is built for a framework, and {names} is not installed in {sys.prefix}",
             found=", ".join(frameworks) or "no framework",
             remedy=f"{sys.executable} -m pip install {names}",
@@ -115,7 +115,7 @@ def _compiler() -> str:
 def _mpi() -> str:
     program = shutil.which("mpicxx")
     if not program:
-        raise HorovodMissing("--mpi needs an MPI with its compiler mpicxx", remedy=apt_command(["libopenmpi-dev"]))
+        raise HorovodMissingError("--mpi needs an MPI with its compiler mpicxx", remedy=apt_command(["libopenmpi-dev"]))
     return program
 
 
@@ -126,7 +126,7 @@ def _nccl(wanted: bool | None) -> str:
     folder = next(iter(Path(sysconfig.get_path("purelib")).glob("nvidia/nccl")), None)
     problem = "no CUDA compiler nvcc" if not _nvcc() else "no package nvidia-nccl" if not folder else ""
     if problem and wanted:
-        raise HorovodMissing(
+        raise HorovodMissingError(
             f"--nccl was asked for, and there is {problem}",
             found=problem,
             remedy="install the CUDA toolkit, and a PyTorch for CUDA, which brings NCCL",

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
-from batchhvd.errors import HorovodBroken
+from batchhvd.errors import HorovodBrokenError
 from batchhvd.trainer.install.build_plan import BuildPlan, plan
 from batchhvd.trainer.install.installation import cache, installed
 from batchhvd.trainer.install.package_manager import pip
@@ -39,8 +39,8 @@ def install(
         steps: where to say what is done.
 
     Raises:
-        HorovodMissing: something that the build needs is missing; the message has the command that installs it.
-        HorovodBroken: the build or the proof failed.
+        HorovodMissingError: something that the build needs is missing; the message has the command that installs it.
+        HorovodBrokenError: the build or the proof failed.
     """
     steps = steps or StepLog()
     wanted = plan(backends, mpi=mpi, nccl=nccl)
@@ -83,7 +83,7 @@ def _prove_new(wanted: BuildPlan, steps: StepLog) -> None:
     """Proves what was installed; a wheel that fails is removed, so that the next run builds it anew."""
     try:
         prove(wanted, steps)
-    except HorovodBroken:
+    except HorovodBrokenError:
         shutil.rmtree(wanted.folder, ignore_errors=True)
         raise
     _stamp(wanted).touch()

@@ -6,7 +6,7 @@ import os
 import subprocess
 from collections.abc import Iterable, Sequence
 
-from batchhvd.errors import HorovodMissing
+from batchhvd.errors import HorovodMissingError
 from batchhvd.trainer.install.step_log import StepLog
 from batchhvd.trainer.measure import ranks
 
@@ -20,7 +20,7 @@ def apt(arguments: Sequence[str]) -> None:
     """Runs ``apt-get``.
 
     Raises:
-        HorovodMissing: it failed.
+        HorovodMissingError: it failed.
     """
     command = ["apt-get", "-q", "-o", "DPkg::Lock::Timeout=300", *arguments]
     done = subprocess.run(
@@ -31,7 +31,7 @@ def apt(arguments: Sequence[str]) -> None:
         check=False,
     )
     if done.returncode:
-        raise HorovodMissing(
+        raise HorovodMissingError(
             f"{' '.join(command)} failed with exit code {done.returncode}: {ranks.tail(done.stdout + done.stderr)}",
             remedy=" ".join(command),
         )
@@ -41,10 +41,10 @@ def pip(arguments: Sequence[str], steps: StepLog, what: str) -> None:
     """Runs ``pip`` of this environment, after saying what for.
 
     Raises:
-        HorovodMissing: it failed.
+        HorovodMissingError: it failed.
     """
     steps.say(what)
     command = ranks.python("-m", "pip", "--disable-pip-version-check", *arguments)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise HorovodMissing(f"{what} failed: {ranks.tail(done.stdout + done.stderr)}", remedy=" ".join(command))
+        raise HorovodMissingError(f"{what} failed: {ranks.tail(done.stdout + done.stderr)}", remedy=" ".join(command))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from batchhvd.errors import HorovodBroken
+from batchhvd.errors import HorovodBrokenError
 from batchhvd.trainer.install.build_plan import BuildPlan
 from batchhvd.trainer.install.installation import COMMAND, installed
 from batchhvd.trainer.install.step_log import StepLog
@@ -31,13 +31,13 @@ def prove(wanted: BuildPlan, steps: StepLog) -> None:
     """Adds numbers of two ranks with each framework.
 
     Raises:
-        HorovodBroken: that failed.
+        HorovodBrokenError: that failed.
     """
     for name in wanted.frameworks:
         outcomes = ranks.run(ranks.python("-c", _PROOF), 2, variables=_proof_variables(name), timeout=300)
         failed = [outcome for outcome in outcomes if outcome.exit_code]
         if failed:
-            raise HorovodBroken(
+            raise HorovodBrokenError(
                 f"Horovod is installed, but two ranks could not add numbers with {name}: "
                 f"{ranks.tail(failed[0].output)}\nBuild it again with: {COMMAND}",
                 found=installed(),

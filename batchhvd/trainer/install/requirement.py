@@ -12,7 +12,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from batchhvd.errors import HorovodMissing
+from batchhvd.errors import HorovodMissingError
 from batchhvd.trainer.install.build_plan import BuildPlan
 from batchhvd.trainer.install.package_manager import apt, apt_command
 from batchhvd.trainer.install.step_log import StepLog
@@ -85,7 +85,7 @@ def supply(wanted: BuildPlan, steps: StepLog) -> None:
         return
     what, command = ", ".join(requirement.what for requirement in missing), supply_command(missing)
     if os.geteuid() != 0 or not shutil.which("apt-get"):
-        raise HorovodMissing(
+        raise HorovodMissingError(
             f"Horovod cannot be built: {what} missing; on Debian and Ubuntu install it with: {command}",
             found=what,
             remedy=command,

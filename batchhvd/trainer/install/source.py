@@ -14,7 +14,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from batchhvd.errors import HorovodBroken
+from batchhvd.errors import HorovodBrokenError
 
 VERSION = "0.28.1"
 #: SHA-256 of the source archive of that version.
@@ -99,11 +99,11 @@ def unpack(archive: Path, folder: Path) -> Path:
     """Unpacks the source archive, changed as needed, and returns the source's folder.
 
     Raises:
-        HorovodBroken: the archive is not that of Horovod 0.28.1.
+        HorovodBrokenError: the archive is not that of Horovod 0.28.1.
     """
     found = hashlib.sha256(archive.read_bytes()).hexdigest()
     if found != ARCHIVE:
-        raise HorovodBroken(
+        raise HorovodBrokenError(
             f"{archive} is not the source of Horovod {VERSION}: its SHA-256 is {found}, expected {ARCHIVE}; "
             "remove the file and try again",
             found=found,
@@ -129,13 +129,13 @@ def change(source: Path, edit: Edit) -> None:
     """Makes one change in the source below a folder.
 
     Raises:
-        HorovodBroken: the expected text is not there exactly once.
+        HorovodBrokenError: the expected text is not there exactly once.
     """
     path = source / edit.file
     text = path.read_text()
     count = text.count(edit.old)
     if count != 1:
-        raise HorovodBroken(
+        raise HorovodBrokenError(
             f"{edit.file} holds the expected text {count} times instead of once ({edit.why}): this is not Horovod "
             f"{VERSION} as it was published, and nothing was built",
             found=str(path),

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from batchhvd.errors import HorovodBroken
+from batchhvd.errors import HorovodBrokenError
 from batchhvd.trainer.install.build_plan import BuildPlan, build_variables, parallel
 from batchhvd.trainer.install.installation import COMMAND, cache
 from batchhvd.trainer.install.package_manager import pip
@@ -75,7 +75,7 @@ def _build(source: Path, wanted: BuildPlan, steps: StepLog) -> Path:
     lines = _follow(process, log, steps)
     built = sorted((source / "dist").glob("*.whl"))
     if process.returncode or not built:
-        raise HorovodBroken(
+        raise HorovodBrokenError(
             f"Horovod did not build (exit code {process.returncode}): {ranks.tail(lines)}\nThe whole log is in {log}",
             found=str(log),
             remedy=COMMAND,

@@ -11,7 +11,7 @@ from attrs import define
 
 import batchhvd
 from batchhvd import Cluster, CustomToolkit, Experiment, FileShare, Job, JobSpec, ResourceGroup, Workspace
-from batchhvd.session import Session
+from batchhvd.resources.session import Session
 
 
 @define

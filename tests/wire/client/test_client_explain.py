@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from batchhvd import Horovod, Job, NotFound, ResourceGroup
-from batchhvd.explain import Cause
+from batchhvd import Horovod, Job, NotFoundError, ResourceGroup
+from batchhvd.advice.explain import Cause
 
 
 def ended(job: Job) -> Job:
@@ -84,11 +84,11 @@ def test_clusters_and_nodes(place: Any, group: ResourceGroup) -> None:
     job = ended(place.run("exit 1"))
     node = dict(job.errors[0].details)["Node"]
     assert place.cluster.explain(node).cause is Cause.READY
-    with pytest.raises(NotFound, match=f"Give one of its nodes: .*{node}"):
+    with pytest.raises(NotFoundError, match=f"Give one of its nodes: .*{node}"):
         place.cluster.explain("tvm-none")
     many = group.create_workspace("w").create_cluster("c", vm_size="Standard_NC6", nodes=0)
     assert many.wait(timeout=30).explain().next.startswith("cluster.resize(")
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         place.workspace.cluster("none").explain()
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         place.experiment.job("none").explain()

@@ -9,7 +9,7 @@ import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.storage.fileshare import ShareClient
 
-from batchhvd import NotFound, ResourceGroup
+from batchhvd import NotFoundError, ResourceGroup
 from batchhvd.errors import ServiceError
 from batchhvd.service import drills
 
@@ -38,5 +38,5 @@ def test_a_full_share_takes_nothing_more(service: Any, group: ResourceGroup, tmp
 
 
 def test_a_share_that_is_not_there_cannot_be_filled(service: Any) -> None:
-    with pytest.raises(NotFound, match="account nobody has no share nothing"):
+    with pytest.raises(NotFoundError, match="account nobody has no share nothing"):
         drills.fill_share(service.root, "nobody", "nothing")

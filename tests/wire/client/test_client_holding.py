@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from batchhvd.service.holding import Holding
+from batchhvd.service.http.holding import Holding
 
 
 class Service:

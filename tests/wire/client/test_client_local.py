@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import batchhvd
-from batchhvd import Conflict, NotAllowed, Unavailable
+from batchhvd import AccessDeniedError, ConflictError, UnavailableError
 
 
 @pytest.fixture
@@ -66,10 +66,10 @@ def test_two_programs_at_once_get_one_service_that_outlives_them(root: Path) -> 
 def test_a_token_is_needed(service: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("BATCHHVD_ROOT", str(tmp_path))
     monkeypatch.delenv("BATCHHVD_TOKEN", raising=False)
-    with pytest.raises(NotAllowed, match="no token is known for http.*BATCHHVD_TOKEN"):
+    with pytest.raises(AccessDeniedError, match="no token is known for http.*BATCHHVD_TOKEN"):
         list(batchhvd.connect(service.url).groups())
     monkeypatch.setenv("BATCHHVD_TOKEN", "wrong")
-    with pytest.raises(NotAllowed, match=r"\(AuthenticationFailed\)\. Check the credential"):
+    with pytest.raises(AccessDeniedError, match=r"\(AuthenticationFailed\)\. Check the credential"):
         list(batchhvd.connect(service.url).groups())
     assert list(batchhvd.connect(service.url, service.token).groups()) is not None
     monkeypatch.setenv("BATCHHVD_TOKEN", service.token)
@@ -89,7 +89,7 @@ def test_a_service_that_does_not_run_says_how_to_start_it(root: Path) -> None:
         lambda: next(session.group("g").workspace("w").experiment("e").job("j").stream()),
     ):
         started = time.monotonic()
-        with pytest.raises(Unavailable) as caught:
+        with pytest.raises(UnavailableError) as caught:
             ask()
         assert time.monotonic() - started < 5
         assert f"start it with batchhvd.local({str(root)!r})" in str(caught.value)
@@ -101,7 +101,7 @@ def test_nothing_listens_at_an_endpoint() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     started = time.monotonic()
-    with pytest.raises(Unavailable, match=f"Nothing answers at http://127.0.0.1:{port}: start the service there"):
+    with pytest.raises(UnavailableError, match=f"Nothing answers at http://127.0.0.1:{port}: start the service there"):
         list(batchhvd.connect(f"http://127.0.0.1:{port}", "token").groups())
     assert time.monotonic() - started < 5
 
@@ -116,12 +116,12 @@ def test_an_endpoint_file_of_the_dead_is_not_believed(root: Path) -> None:
 
 
 def test_a_service_that_cannot_start_says_why(root: Path) -> None:
-    with pytest.raises(Unavailable, match=r"(?s)ended with exit code \d+: .*no engine 'abacus'.*service\.log"):
+    with pytest.raises(UnavailableError, match=r"(?s)ended with exit code \d+: .*no engine 'abacus'.*service\.log"):
         batchhvd.local(root, engine="abacus")
 
 
 def test_another_engine_than_the_one_that_runs(service: Any) -> None:
-    with pytest.raises(Conflict, match="engine 'processes', not with 'slurm'"):
+    with pytest.raises(ConflictError, match="engine 'processes', not with 'slurm'"):
         batchhvd.local(service.root, engine="slurm")
 
 

@@ -10,8 +10,17 @@ from typing import Any
 
 import pytest
 
-from batchhvd import AutoScale, Conflict, JobFailed, NotFound, Refused, Resource, ResourceGroup, SpecError
-from batchhvd.session import Session
+from batchhvd import (
+    AutoScale,
+    BadRequestError,
+    ConflictError,
+    JobFailedError,
+    NotFoundError,
+    Resource,
+    ResourceGroup,
+    SpecError,
+)
+from batchhvd.resources.session import Session
 
 from .proxy import Cutter
 from .test_client_stream import through
@@ -26,7 +35,7 @@ def test_create_may_be_repeated(place: Any) -> None:
 
 
 def test_the_same_name_with_other_content_is_a_conflict(place: Any) -> None:
-    with pytest.raises(Conflict, match="cluster 'nodes' cannot be created"):
+    with pytest.raises(ConflictError, match="cluster 'nodes' cannot be created"):
         place.workspace.create_cluster("nodes", vm_size="Standard_D2", nodes=2)
 
 
@@ -50,7 +59,7 @@ def test_what_is_not_there(session: Session, place: Any) -> None:
         place.share.parent.share("nosuchshare"),
     ):
         assert not missing.exists()
-        with pytest.raises(NotFound, match=f"{missing.kind} '{missing.name}' cannot be read"):
+        with pytest.raises(NotFoundError, match=f"{missing.kind} '{missing.name}' cannot be read"):
             missing.refresh()
         missing.delete()
 
@@ -162,15 +171,15 @@ def test_output_directories(place: Any, tmp_path: Any) -> None:
     assert (found["m.h5"].size, found["deep"].folder) == (3, True)
     assert found["m.h5"].download(tmp_path).read_bytes() == b"123"
     assert list(job.files("MODEL", "deep")) == []
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         found["deep"].read()
-    with pytest.raises((Refused, NotFound)):
+    with pytest.raises((BadRequestError, NotFoundError)):
         list(job.files("NONE"))
 
 
 def test_a_failed_job_says_who_failed_first(place: Any) -> None:
     job = place.run("for i in $(seq 30); do echo line $i; done; echo 'the reason' >&2; exit 3")
-    with pytest.raises(JobFailed) as caught:
+    with pytest.raises(JobFailedError) as caught:
         job.wait(timeout=30)
     error = caught.value
     assert (error.exit_code, error.rank) == (3, 0)
@@ -185,9 +194,9 @@ def test_a_job_is_terminated(place: Any) -> None:
     job = place.run("echo begun; sleep 600").wait("running", timeout=30)
     assert job.terminate().state == "failed"
     assert job.terminate().state == "failed"
-    with pytest.raises(JobFailed, match="(?i)terminated"):
+    with pytest.raises(JobFailedError, match="(?i)terminated"):
         job.wait(timeout=5)
-    with pytest.raises(JobFailed):
+    with pytest.raises(JobFailedError):
         job.wait("running", timeout=5)
 
 

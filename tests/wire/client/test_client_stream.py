@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 import batchhvd
-from batchhvd import NotFound
-from batchhvd.connection import LOCAL_SUBSCRIPTION, Connection
-from batchhvd.session import Session
+from batchhvd import NotFoundError
+from batchhvd.resources.session import Session
+from batchhvd.wire.connection import Connection
+from batchhvd.wire.facts.identity import SUBSCRIPTION
 
 from .proxy import Cutter
 
@@ -46,7 +47,7 @@ def through(proxy: Cutter, service_root: Path, folder: Path) -> Session:
     folder.mkdir()
     (folder / "endpoint").write_text(proxy.url)
     (folder / "token").write_text((service_root / "token").read_text())
-    return Session(Connection(proxy.url, LOCAL_SUBSCRIPTION, root=str(folder)))
+    return Session(Connection(proxy.url, SUBSCRIPTION, root=str(folder)))
 
 
 @pytest.fixture
@@ -124,7 +125,7 @@ def test_one_request_is_held_instead_of_many(place: Any, service: Any) -> None:
 
 def _time_requests(connection: Connection) -> list[float]:
     """Returns a list that takes the seconds of every request from now on."""
-    from batchhvd.loopback import LocalTransport
+    from batchhvd.wire.loopback import LocalTransport
 
     took: list[float] = []
     for client in (connection.batchai, connection.links):
@@ -145,7 +146,7 @@ def _time_requests(connection: Connection) -> list[float]:
 
 def test_what_a_job_never_wrote(place: Any) -> None:
     job = place.run("true").wait(timeout=30)
-    with pytest.raises(NotFound, match=r"without writing 'stdot.txt'. Its files are: .*stdout\.txt"):
+    with pytest.raises(NotFoundError, match=r"without writing 'stdot.txt'. Its files are: .*stdout\.txt"):
         list(job.stream("stdot.txt"))
     assert list(job.stream("stdout.txt")) == []
     failed = place.run("exit 4").wait("ended", timeout=30)

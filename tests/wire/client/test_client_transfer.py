@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from batchhvd import Conflict, FileShare, NotFound, SpecError, Unavailable
-from batchhvd.transfer import PIECE
+from batchhvd import ConflictError, FileShare, NotFoundError, SpecError, UnavailableError
+from batchhvd.transfer.copy import PIECE
 
 from .proxy import Cutter
 from .test_client_stream import through
@@ -135,7 +135,7 @@ def test_sizes(share: FileShare, here: Path, size: int) -> None:
 
 
 def interrupted(copy: Callable[[], Any]) -> None:
-    with pytest.raises((Unavailable, Conflict)):
+    with pytest.raises((UnavailableError, ConflictError)):
         copy()
 
 
@@ -225,7 +225,7 @@ def test_a_file_that_is_written_while_it_is_read(share: FileShare, here: Path, s
             share.download("big.bin", "copy.bin")
             assert (here / "copy.bin").read_bytes() == b"b" * 3 * PIECE
         else:
-            with pytest.raises(Conflict, match="Download it when the job has ended"):
+            with pytest.raises(ConflictError, match="Download it when the job has ended"):
                 share.download("big.bin", "copy.bin")
             assert [path.name for path in here.iterdir()] == ["big.bin"]
     finally:
@@ -250,7 +250,7 @@ def _until_whole(copy: Callable[[], Any]) -> None:
     for _ in range(20):
         try:
             copy()
-        except (Unavailable, NotFound):
+        except (UnavailableError, NotFoundError):
             continue
         return
     raise AssertionError("it never came to an end")
@@ -259,14 +259,14 @@ def _until_whole(copy: Callable[[], Any]) -> None:
 def test_a_file_that_is_not_there_leaves_nothing(share: FileShare, here: Path) -> None:
     share.create_directory("a")
     for path in ("a/missing.py", "nowhere/missing.py", "a", "a/*.h5", ""):
-        with pytest.raises(NotFound, match=r"share\.list\("):
+        with pytest.raises(NotFoundError, match=r"share\.list\("):
             share.download(path, "missing.py")
     with pytest.raises(SpecError, match=r"no file 'missing\.py' here"):
         share.upload("missing.py")
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         list(share.list("nowhere"))
     assert list(here.iterdir()) == []
-    with pytest.raises(NotFound, match="share 'nosuchshare' cannot be"):
+    with pytest.raises(NotFoundError, match="share 'nosuchshare' cannot be"):
         (here / "x").write_text("x")
         share.parent.share("nosuchshare").upload("x")
 
@@ -274,7 +274,7 @@ def test_a_file_that_is_not_there_leaves_nothing(share: FileShare, here: Path) -
 def test_a_directory_where_a_file_is(share: FileShare, here: Path) -> None:
     (here / "x").write_text("x")
     share.upload("x")
-    with pytest.raises(Conflict):
+    with pytest.raises(ConflictError):
         share.create_directory("x/y")
-    with pytest.raises(Conflict):
+    with pytest.raises(ConflictError):
         share.create_directory("x")

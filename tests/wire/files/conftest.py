@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 from azure.storage.fileshare import ShareClient, ShareServiceClient
 
-from batchhvd.service.files import Files
+from batchhvd.service.files.app import Files
 
 ACCOUNT, OTHER = "mystorageaccount", "otheraccount"
 KEYS = {

@@ -10,7 +10,7 @@ import os
 import random
 from pathlib import Path
 
-from batchhvd.service.files import Files
+from batchhvd.service.files.app import Files
 
 from .conftest import ACCOUNT, KEYS
 from .test_files_escape import everything

@@ -20,7 +20,7 @@ SIZE = (9 << 20) + 5
 PROGRAM = """
 import socket, sys
 import uvicorn
-from batchhvd.service.files import Files
+from batchhvd.service.files.app import Files
 listener = socket.socket()
 listener.bind(("127.0.0.1", 0))
 print(listener.getsockname()[1], flush=True)

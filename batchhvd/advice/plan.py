@@ -1,0 +1,325 @@
+"""What a job would do, said before anything is done: nodes, ranks, command, variables, files, and what is odd about it.
+
+``Experiment.plan`` looks at the service and asks here; nothing is created.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from attrs import asdict, field, frozen
+
+from batchhvd.spec.job import CustomMpi, CustomToolkit, Horovod, JobSpec, Mount, OtherToolkit
+from batchhvd.wire.facts.mount_roots import JOB_ROOT
+
+ROOT = f"${JOB_ROOT}"
+
+# Sizes that Batch AI offered and Azure has retired, with those that are nearest to them in price and speed of a GPU.
+# Source: Azure's migration guides for NC, NC v2 and ND (2023) and for NC v3 (2025). The one for NV (2023) names NV v3,
+# which is retired itself; the series after it is here.
+_SUCCESSORS = {
+    r"NC6": "NC4as_T4_v3",
+    r"NC12": "NC16as_T4_v3",
+    r"NC24R?": "NC64as_T4_v3",
+    r"NC6S_V[23]": "NC24ads_A100_v4",
+    r"NC12S_V[23]": "NC48ads_A100_v4",
+    r"NC24R?S_V[23]": "NC96ads_A100_v4",
+    r"ND6S": "NC4as_T4_v3",
+    r"ND12S": "NC16as_T4_v3",
+    r"ND24S": "NC64as_T4_v3",
+    r"ND24RS": "ND96amsr_A100_v4",
+    r"NV6": "NV6ads_A10_v5",
+    r"NV12": "NV12ads_A10_v5",
+    r"NV24": "NV36ads_A10_v5",
+}
+
+
+@frozen
+class MountPlan:
+    """A share as the job would find it.
+
+    Attributes:
+        path: where it is mounted.
+        account, share: which share it is.
+        found: whether account and share are there.
+    """
+
+    path: str
+    account: str
+    share: str
+    found: bool
+
+
+@frozen
+class NodePlan:
+    """What would happen on one node.
+
+    Attributes:
+        index: its number in the job, from 0.
+        ranks: the numbers of the ranks that it runs.
+        variables: what its processes find in their environment, beside what the node itself has; secrets are not among
+            them.
+    """
+
+    index: int
+    ranks: tuple[int, ...]
+    variables: Mapping[str, str]
+
+
+@frozen
+class Plan:
+    """What a job would do.
+
+    Attributes:
+        cluster: the cluster's name.
+        vm_size: its kind of machine.
+        nodes: each node with its ranks and variables.
+        launch: ``"horovod"``, ``"mpi"``, or ``"single"`` for a command that runs once.
+        command: the command line of one rank; the node fills in its variables.
+        preparation: the command line that runs on each node before, or None.
+        logs: where the logs go, below the mount root.
+        mounts: the shares, and whether they are there.
+        problems: what would make it fail, a sentence each.
+        warnings: what is worth a second look.
+    """
+
+    cluster: str
+    vm_size: str
+    nodes: tuple[NodePlan, ...]
+    launch: str
+    command: str
+    preparation: str | None
+    logs: str
+    mounts: tuple[MountPlan, ...]
+    problems: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def ranks(self) -> int:
+        """The number of ranks in all."""
+        return sum(len(node.ranks) for node in self.nodes)
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing speaks against it."""
+        return not self.problems
+
+    def document(self) -> dict[str, Any]:
+        """Returns it as a dictionary of plain values."""
+        found: dict[str, Any] = asdict(self)
+        return found
+
+    def table(self) -> list[tuple[str, str]]:
+        """Returns it as rows of a name and a text."""
+        return [
+            ("cluster", f"{self.cluster} ({self.vm_size})"),
+            ("nodes", str(len(self.nodes))),
+            ("ranks", f"{self.ranks}: {_spread(self.nodes)}"),
+            ("launch", self.launch),
+            *([("preparation", self.preparation)] if self.preparation else []),
+            ("command", self.command),
+            ("logs", self.logs),
+            *(("mount", _mount_text(mount)) for mount in self.mounts),
+            *(("variable", f"{name}={value}") for name, value in self._variables()),
+            *(("problem", text) for text in self.problems),
+            *(("warning", text) for text in self.warnings),
+        ]
+
+    def __str__(self) -> str:
+        """Says it on some lines, one for each row of the table."""
+        return "\n".join(f"{name:<12} {text}" for name, text in self.table())
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in self.table())
+        return f"<table>{rows}</table>"
+
+    def _variables(self) -> Sequence[tuple[str, str]]:
+        return list(self.nodes[0].variables.items()) if self.nodes else []
+
+
+class Survey(Protocol):
+    """What a plan has to know of the service.
+
+    Attributes:
+        local: whether it is the service of this machine.
+    """
+
+    @property
+    def local(self) -> bool:
+        """Whether it is the service of this machine."""
+
+    def cluster(self) -> tuple[str, str, int] | None:
+        """Returns the cluster's name, kind of machine and how many nodes it can have; None where it is not there."""
+
+    def has_share(self, mount: Mount) -> bool:
+        """Says whether a mount's account and share are there."""
+
+    def has_file(self, mount: Mount, path: str) -> bool | None:
+        """Says whether a share has a file or folder; None where it could not be found out."""
+
+
+def make(spec: JobSpec, name: str, survey: Survey) -> Plan:
+    """Returns what a job would do.
+
+    Args:
+        spec: what it is made of.
+        name: the name it would have.
+        survey: looks at the service.
+    """
+    known = survey.cluster()
+    launch, command = _command(spec)
+    mounts = tuple(MountPlan(m.path, m.account, m.share, survey.has_share(m)) for m in spec.mounts)
+    return Plan(
+        cluster=known[0] if known else "",
+        vm_size=known[1] if known else "",
+        nodes=tuple(_nodes(spec, name, launch)),
+        launch=launch,
+        command=command,
+        preparation=spec.preparation,
+        logs=spec.logs,
+        mounts=mounts,
+        problems=tuple(_problems(spec, known, mounts, survey)),
+        warnings=tuple(_warnings(spec, known, survey)),
+    )
+
+
+def _command(spec: JobSpec) -> tuple[str, str]:
+    task = spec.task
+    if isinstance(task, Horovod):
+        return "horovod", " ".join(part for part in (task.python or "python", task.script, task.args) if part)
+    if isinstance(task, CustomMpi):
+        return "mpi", task.command
+    return "single", task.command if isinstance(task, CustomToolkit) else ""
+
+
+def _nodes(spec: JobSpec, name: str, launch: str) -> Iterator[NodePlan]:
+    ranks = 1 if launch == "single" else spec.ranks
+    each, left = divmod(ranks, spec.nodes) if launch != "single" else (0, 1)
+    first = 0
+    for index in range(spec.nodes):
+        count = each + (index < left)
+        yield NodePlan(index, tuple(range(first, first + count)), dict(_variables(spec, name, launch, ranks)))
+        first += count
+
+
+def _variables(spec: JobSpec, name: str, launch: str, ranks: int) -> Iterator[tuple[str, str]]:
+    """Yields what is known before; where the mount root lies, only the node knows.
+
+    Source: the published description names the variables of mounts and directories.
+    """
+    yield "AZ_BATCHAI_JOB_NAME", name
+    yield "AZ_BATCHAI_STDOUTERR_DIR", f"{spec.logs}/…/stdouterr"
+    for directory in spec.inputs:
+        yield f"AZ_BATCHAI_INPUT_{directory.id}", directory.path
+    for output in spec.outputs:
+        yield f"AZ_BATCHAI_OUTPUT_{output.id}", posixpath.join(output.prefix, "…", output.suffix or "").rstrip("/")
+    if launch == "horovod":
+        yield "HOROVOD_SIZE", str(ranks)
+    yield from spec.environment.items()
+
+
+def _problems(
+    spec: JobSpec, known: tuple[str, str, int] | None, mounts: Sequence[MountPlan], survey: Survey
+) -> Iterator[str]:
+    if known is None:
+        yield "the cluster is not there: create it with workspace.create_cluster()"
+    elif known[2] < spec.nodes:
+        yield f"it needs {spec.nodes} nodes, cluster {known[0]!r} has {known[2]} at most: cluster.resize({spec.nodes})"
+    if isinstance(spec.task, OtherToolkit):
+        yield f"{spec.task.wire} is not run here: use Horovod, CustomMpi or CustomToolkit"
+    for mount in mounts:
+        if not mount.found:
+            yield f"share {mount.share!r} of account {mount.account!r} is not there: create it with create_share()"
+    yield from _paths(spec, [mount for mount in spec.mounts if _found(mount, mounts)], survey)
+    if survey.local:
+        yield from _limits(spec)
+
+
+def _limits(spec: JobSpec) -> Iterator[str]:
+    """Yields what the service of this machine does not do."""
+    for volume in spec.volumes:
+        if volume.kind == "azureBlobFileSystems":
+            yield f"{volume.kind} ({volume.path}): there are no blob containers here; use a file share"
+    for name, value in spec.secrets.items():
+        if isinstance(value, Mapping):
+            yield f"secret {name!r} refers to a key vault, and there is none here: give its value"
+
+
+def _found(mount: Mount, mounts: Sequence[MountPlan]) -> bool:
+    return any(one.found for one in mounts if one.path == mount.path)
+
+
+def _paths(spec: JobSpec, there: Sequence[Mount], survey: Survey) -> Iterator[str]:
+    """Yields what is wrong with the paths that the job names below its mounts."""
+    named = {"script": str(spec.task.script)} if isinstance(spec.task, Horovod) else {}
+    named.update({f"input {directory.id}": str(directory.path) for directory in spec.inputs})
+    for what, path in named.items():
+        mount, inside = _locate(path, there)
+        if mount is not None and survey.has_file(mount, inside) is False:
+            yield f"{what} {path}: share {mount.share!r} has no {inside!r}: share.upload() it first"
+    places = [*(mount.path for mount in spec.mounts), *(volume.path for volume in spec.volumes)]
+    logs = path_of(spec.logs)
+    if logs is not None and not any(_below(logs, place) for place in places):
+        yield f"the logs go to {spec.logs}, where nothing is mounted: they would be lost"
+
+
+def _locate(path: str, mounts: Sequence[Mount]) -> tuple[Mount | None, str]:
+    inside = path_of(path)
+    for mount in sorted(mounts, key=lambda mount: -len(mount.path)):
+        if inside is not None and _below(inside, mount.path):
+            return mount, inside[len(mount.path) :].lstrip("/")
+    return None, ""
+
+
+def path_of(text: str) -> str | None:
+    """Returns what follows the job's mount root in a path; None for any other path."""
+    for root in (ROOT, f"${{{JOB_ROOT}}}"):
+        if text == root or text.startswith(root + "/"):
+            return posixpath.normpath(text[len(root) :].strip("/") or ".")
+    return None
+
+
+def _below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder + "/")
+
+
+def _warnings(spec: JobSpec, known: tuple[str, str, int] | None, survey: Survey) -> Iterator[str]:
+    yield from spec.warnings
+    successor = _successor(known[1]) if known else ""
+    if known and successor:
+        yield f"{known[1]} is retired in Azure; its successor is Standard_{successor}. Here it is a name only"
+    for volume in spec.volumes if survey.local else ():
+        if volume.kind == "unmanagedFileSystems":
+            yield (
+                f"{volume.path} is a directory of the machine: the service takes it only where its owner allows it "
+                "(batchhvd serve --allow-directory)"
+            )
+    if spec.image and survey.local:
+        yield f"the container image {spec.image} is not run here: the job runs on the machine itself"
+    if spec.ranks > 1 and isinstance(spec.task, Horovod) and re.search(r"--(lr|learning[-_]rate)\b", spec.task.args):
+        yield (
+            f"a learning rate is given and {spec.ranks} ranks share each step: the trainer multiplies it by the ranks; "
+            "a script of your own has to do so itself"
+        )
+    if isinstance(spec.task, (Horovod, CustomMpi)) and spec.ranks < spec.nodes:
+        yield f"{spec.ranks} ranks on {spec.nodes} nodes: {spec.nodes - spec.ranks} nodes would have nothing to do"
+
+
+def _successor(vm_size: str) -> str:
+    short = vm_size.upper().removeprefix("STANDARD_")
+    return next((new for old, new in _SUCCESSORS.items() if re.fullmatch(old, short)), "")
+
+
+def _spread(nodes: Sequence[NodePlan]) -> str:
+    counts = [len(node.ranks) for node in nodes]
+    return f"{counts[0]} on each node" if len(set(counts)) == 1 else f"{', '.join(map(str, counts))} on the nodes"
+
+
+def _mount_text(mount: MountPlan) -> str:
+    there = "" if mount.found else " (not there)"
+    return f"{ROOT}/{mount.path} is share {mount.share} of account {mount.account}{there}"

@@ -1,0 +1,153 @@
+"""``cluster``: create, show, list, resize, wait, explain, delete."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from batchhvd.cli.context import Command, Settings, pass_settings, scope
+from batchhvd.cli.printing import shown
+from batchhvd.cli.resources import common
+
+if TYPE_CHECKING:
+    from batchhvd.resources.cluster import Cluster
+    from batchhvd.spec.cluster import AutoScale, ClusterSpec
+
+
+@click.group()
+def cluster() -> None:
+    """Clusters: nodes of one kind that run jobs."""
+
+
+def sized(command: Command) -> Command:
+    """Gives a command the options that say how many nodes."""
+    command = click.option("--max", "maximum", type=click.IntRange(0), help="scale by itself up to so many")(command)
+    command = click.option("--min", "minimum", type=click.IntRange(0), help="scale by itself down to so many")(command)
+    return click.option("-t", "--target", "--nodes", "target", type=click.IntRange(0), help="how many nodes")(command)
+
+
+def nodes(target: int | None, minimum: int | None, maximum: int | None) -> int | AutoScale | None:
+    """Returns the number of nodes, or the limits, that the options say; None where they say none.
+
+    Raises:
+        click.UsageError: they contradict one another.
+    """
+    from batchhvd import AutoScale
+
+    if (minimum is None) != (maximum is None):
+        raise click.UsageError("--min and --max go together")
+    if minimum is None or maximum is None:
+        return target
+    if target is not None:
+        raise click.UsageError("give --target, or --min and --max")
+    return AutoScale(minimum, maximum)
+
+
+@cluster.command("create")
+@click.argument("name")
+@scope("group", "workspace")
+@click.option("-f", "--config-file", type=click.Path(dir_okay=False), help="a cluster.json; options win over it")
+@click.option("-s", "--vm-size", help="the kind of machine, such as Standard_NC6")
+@click.option("--vm-priority", type=click.Choice(["dedicated", "lowpriority"]), help="what it costs to be thrown out")
+@click.option("-u", "--user-name", help="the administrator's name on the nodes")
+@click.option("--ssh-key", help="the administrator's public key, or the path of its file")
+@click.option("--storage-account-name", envvar="AZURE_BATCHAI_STORAGE_ACCOUNT", help="for the file's placeholder")
+@click.option("--wait", is_flag=True, help="wait until its nodes are ready")
+@sized
+@shown
+@pass_settings
+def create(settings: Settings, name: str, group: str, workspace: str, wait: bool, **options: Any) -> Cluster:
+    """Creates a cluster, or shows the one that is there; its nodes come while you go on."""
+    spec = _spec(**options)  # a mistake in it is said before a service is started for it
+    made = settings.workspace(group, workspace).create_cluster(name, spec)
+    return made.wait(timeout=3600, report=settings.report()) if wait else made
+
+
+def _spec(
+    config_file: str | None,
+    vm_size: str | None,
+    vm_priority: str | None,
+    user_name: str | None,
+    ssh_key: str | None,
+    storage_account_name: str | None,
+    **counts: int | None,
+) -> ClusterSpec:
+    from batchhvd import ClusterSpec
+    from batchhvd.cli.spec_file import spoken
+
+    if not config_file and not vm_size:
+        raise click.UsageError("vmSize is missing: give --vm-size, or a cluster.json with --config-file")
+    given = {
+        "vm_size": vm_size,
+        "priority": vm_priority,
+        "user": user_name,
+        "ssh_key": _key(ssh_key) if ssh_key else None,
+        "nodes": nodes(**counts),
+    }
+    if not config_file:
+        return ClusterSpec.from_document({"properties": {}}, **given)
+    return spoken(lambda: ClusterSpec.read(str(config_file), account=storage_account_name, **given))
+
+
+def _key(text: str) -> str:
+    from pathlib import Path
+
+    path = Path(text).expanduser()
+    return path.read_text(encoding="utf-8").strip() if path.is_file() else text
+
+
+@cluster.command("resize")
+@click.argument("name")
+@scope("group", "workspace")
+@sized
+@click.option("--wait", is_flag=True, help="wait until the nodes have come or gone")
+@shown
+@pass_settings
+def resize(
+    settings: Settings,
+    name: str,
+    group: str,
+    workspace: str,
+    wait: bool,
+    target: int | None,
+    minimum: int | None,
+    maximum: int | None,
+) -> Cluster:
+    """Changes how many nodes it has; 0 frees them all and keeps the cluster."""
+    wanted = nodes(target, minimum, maximum)
+    if wanted is None:
+        raise click.UsageError("give --target, or --min and --max")
+    resized = settings.workspace(group, workspace).cluster(name).resize(wanted)
+    return resized.wait(timeout=3600, report=settings.report()) if wait else resized
+
+
+@cluster.command("wait")
+@click.argument("name")
+@scope("group", "workspace")
+@click.option("--timeout", type=click.FloatRange(0), help="seconds (default: a week)")
+@shown
+@pass_settings
+def wait(settings: Settings, name: str, group: str, workspace: str, timeout: float | None) -> Cluster:
+    """Waits until all its nodes are ready."""
+    found = settings.workspace(group, workspace).cluster(name)
+    return found.wait(timeout=timeout, report=settings.report())
+
+
+@cluster.command("explain")
+@click.argument("name")
+@click.option("--node", help="one of its nodes, by name")
+@scope("group", "workspace")
+@shown
+@pass_settings
+def explain(settings: Settings, name: str, node: str | None, group: str, workspace: str) -> Any:
+    """Says why it is as it is, and what to do next."""
+    return settings.workspace(group, workspace).cluster(name).explain(node)
+
+
+common(
+    cluster,
+    ("group", "workspace"),
+    lambda settings, group, workspace, name: settings.workspace(group, workspace).cluster(name),
+    lambda settings, group, workspace: settings.workspace(group, workspace).clusters(),
+)

@@ -1,0 +1,110 @@
+"""What every command knows: where the service is, and which group, workspace and experiment is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from attrs import define
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from batchhvd.resources.session import Session
+    from batchhvd.resources.storage import StorageAccount
+    from batchhvd.resources.workspace import Experiment, ResourceGroup, Workspace
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@define
+class Settings:
+    """The options that stand before the command.
+
+    Attributes:
+        root: the local service's folder, or None for the usual one.
+        endpoint: another service's URL, or None for the local one.
+        subscription: the subscription's id, or None.
+        progress: whether bars may move where the output is a terminal.
+    """
+
+    root: str | None = None
+    endpoint: str | None = None
+    subscription: str | None = None
+    progress: bool = True
+
+    def session(self) -> Session:
+        """Returns a session; starts the local service where none runs and no other endpoint is given."""
+        import batchhvd
+
+        if self.endpoint:
+            return batchhvd.connect(self.endpoint, subscription=self.subscription)
+        return batchhvd.local(self.root)
+
+    def console(self, *, stderr: bool = False) -> Console:
+        """Returns the terminal, or what stands for it."""
+        from rich.console import Console
+
+        return Console(stderr=stderr, highlight=False)
+
+    def group(self, group: str) -> ResourceGroup:
+        """Returns a handle on a group."""
+        return self.session().group(group)
+
+    def workspace(self, group: str, workspace: str) -> Workspace:
+        """Returns a handle on a workspace."""
+        return self.group(group).workspace(workspace)
+
+    def experiment(self, group: str, workspace: str, experiment: str) -> Experiment:
+        """Returns a handle on an experiment."""
+        return self.workspace(group, workspace).experiment(experiment)
+
+    def storage(self, group: str, account: str) -> StorageAccount:
+        """Returns a handle on a storage account."""
+        return self.group(group).storage(account)
+
+    def report(self) -> Callable[[str], None] | None:
+        """Returns what says what is waited for, on stderr; None where nobody would see it."""
+        return _tell if self.progress and self.console(stderr=True).is_terminal else None
+
+
+def _tell(line: str) -> None:
+    click.secho(line, dim=True, err=True)
+
+
+def pass_settings(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command, as its first argument, the options that stand before it."""
+    return click.make_pass_decorator(Settings, ensure=True)(command)
+
+
+_SCOPES = {
+    "group": click.option(
+        "-g", "--group", required=True, envvar="BATCHHVD_GROUP", show_envvar=True, help="the resource group"
+    ),
+    "workspace": click.option(
+        "-w", "--workspace", required=True, envvar="BATCHHVD_WORKSPACE", show_envvar=True, help="the workspace"
+    ),
+    "experiment": click.option(
+        "-e", "--experiment", required=True, envvar="BATCHHVD_EXPERIMENT", show_envvar=True, help="the experiment"
+    ),
+    "account": click.option(
+        "-a",
+        "--account",
+        required=True,
+        envvar="AZURE_BATCHAI_STORAGE_ACCOUNT",
+        show_envvar=True,
+        help="the storage account",
+    ),
+}
+
+
+def scope(*names: str) -> Callable[[Command], Command]:
+    """Gives a command the options that say in which group, workspace, experiment or account it works."""
+
+    def give(command: Command) -> Command:
+        for name in reversed(names):
+            command = _SCOPES[name](command)
+        return command
+
+    return give

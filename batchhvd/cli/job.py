@@ -1,0 +1,232 @@
+"""``job``: submit, show, list, wait, logs, metrics, files, explain, export, terminate, delete."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from batchhvd.cli.context import Command, Settings, pass_settings, scope
+from batchhvd.cli.printing import display, formatted, printed, shown
+from batchhvd.cli.resources import common
+
+if TYPE_CHECKING:
+    from batchhvd.resources.job import Job
+    from batchhvd.resources.output_file import OutputFile
+
+_HERE = ("group", "workspace", "experiment")
+
+
+@click.group()
+def job() -> None:
+    """Jobs: what runs, how it stands, what it writes."""
+
+
+def described(command: Command) -> Command:
+    """Gives a command the options that a job.json may need."""
+    command = click.option(
+        "--mount", "mounts", multiple=True, metavar="PATH=ACCOUNT/SHARE", help="a share for a path of the file"
+    )(command)
+    command = click.option(
+        "--storage-account-name",
+        "account",
+        envvar="AZURE_BATCHAI_STORAGE_ACCOUNT",
+        show_envvar=True,
+        help="stands for <AZURE_BATCHAI_STORAGE_ACCOUNT> in the file",
+    )(command)
+    return click.option(
+        "-c", "--cluster", required=True, envvar="BATCHHVD_CLUSTER", show_envvar=True, help="the cluster to run on"
+    )(command)
+
+
+@job.command("submit")
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option("-n", "--name", help="the job's name (default: the file's, without .json)")
+@scope(*_HERE)
+@described
+@click.option("--follow", is_flag=True, help="show its log until it has ended, and end with its exit code")
+@shown
+@pass_settings
+def submit(
+    settings: Settings,
+    file: str,
+    name: str | None,
+    group: str,
+    workspace: str,
+    experiment: str,
+    cluster: str,
+    account: str | None,
+    mounts: tuple[str, ...],
+    follow: bool,
+) -> Job | None:
+    """Submits the job that FILE, a job.json, describes."""
+    from batchhvd.cli.spec_file import job_spec
+
+    spec = job_spec(settings, file, group, account, mounts)
+    place = settings.experiment(group, workspace, experiment)
+    on = settings.workspace(group, workspace).cluster(cluster)
+    made = place.create_job(name or Path(file).stem, spec, cluster=on)
+    if not follow:
+        return made
+    _follow(settings, made, "stdout.txt", cursor=0, bars=True)
+    _end(made)
+    return None
+
+
+job.add_command(submit, "create")
+
+
+@job.command("logs")
+@click.argument("name")
+@scope(*_HERE)
+@click.option("-f", "--file", default="stdout.txt", show_default=True, help="which log file")
+@click.option("--output-directory", default="stdouterr", show_default=True, help="the id of the directory it is in")
+@click.option("--follow/--no-follow", default=True, help="go on until the job has ended (the default), or end now")
+@click.option("--cursor", type=click.IntRange(0), default=0, help="begin with this byte")
+@click.option("--bars/--no-bars", default=True, help="show progress bars as bars, in a terminal")
+@pass_settings
+def logs(
+    settings: Settings,
+    name: str,
+    group: str,
+    workspace: str,
+    experiment: str,
+    file: str,
+    output_directory: str,
+    follow: bool,
+    cursor: int,
+    bars: bool,
+) -> None:
+    """Shows a log file of the job NAME as it is written."""
+    found = settings.experiment(group, workspace, experiment).job(name)
+    if follow:
+        _follow(settings, found, file, cursor=cursor, bars=bars, output=output_directory)
+        return
+    found.refresh()
+    match = [one for one in found.files(output_directory) if one.name == file]
+    if not match:
+        raise click.UsageError(f"job {name} has written no {file} yet; `batchhvd job files {name}` lists what there is")
+    sys.stdout.buffer.write(match[0].read()[cursor:])
+    sys.stdout.buffer.flush()
+
+
+def _follow(settings: Settings, found: Job, file: str, *, cursor: int, bars: bool, output: str = "stdouterr") -> None:
+    """Shows a log; Ctrl-C ends the showing only."""
+    from batchhvd.views import terminal
+
+    spec, live = found.refresh().spec, settings.progress and bars
+    with terminal.Follower(settings.console(), ranks=spec.ranks if spec else None, live=live) as follower:
+        stream = found.stream(file, output=output, cursor=cursor, report=follower.say)
+        try:
+            for text in stream:
+                follower.write(text)
+        except KeyboardInterrupt:
+            click.secho(f"\nthe job goes on; read on with --cursor {stream.cursor}", fg="yellow", err=True)
+            raise
+
+
+def _end(found: Job) -> None:
+    """Ends the program as the job has ended."""
+    from batchhvd.errors import JobFailedError
+
+    try:
+        found.wait("succeeded", timeout=60)
+    except JobFailedError as error:
+        click.secho(str(error), fg="red", err=True)
+        raise click.exceptions.Exit(error.exit_code or 1) from error
+
+
+@job.command("wait")
+@click.argument("name")
+@scope(*_HERE)
+@click.option("--until", type=click.Choice(["running", "succeeded", "ended"]), default="succeeded", show_default=True)
+@click.option("--timeout", type=click.FloatRange(0), help="seconds (default: a week)")
+@shown
+@pass_settings
+def wait(settings: Settings, name: str, until: str, timeout: float | None, **where: str) -> Job:
+    """Waits for the job NAME; ends with its exit code where it failed."""
+    from batchhvd.errors import JobFailedError
+
+    found = settings.experiment(**where).job(name)
+    try:
+        return found.wait(until, timeout=timeout, report=settings.report())
+    except JobFailedError as error:
+        click.secho(str(error), fg="red", err=True)
+        raise click.exceptions.Exit(error.exit_code or 1) from error
+
+
+@job.command("metrics")
+@click.argument("name")
+@scope(*_HERE)
+@formatted
+@pass_settings
+def metrics(settings: Settings, name: str, output: str | None, expression: Any, **where: str) -> None:
+    """Lists what the job NAME has said of each epoch."""
+    found = settings.experiment(**where).job(name).metrics()
+    if output or expression is not None or not found:
+        display(list(found), output, expression)
+        return
+    from batchhvd.views import terminal
+
+    printed(terminal.epochs(found))
+
+
+@job.command("files")
+@click.argument("name")
+@scope(*_HERE)
+@click.option("--output-directory", default="stdouterr", show_default=True, help="the directory's id")
+@click.option("--folder", default=".", help="a folder in it")
+@shown
+@pass_settings
+def files(settings: Settings, name: str, output_directory: str, folder: str, **where: str) -> Iterator[OutputFile]:
+    """Lists the files that the job NAME has written."""
+    return settings.experiment(**where).job(name).files(output_directory, folder)
+
+
+@job.command("explain")
+@click.argument("name")
+@scope(*_HERE)
+@shown
+@pass_settings
+def explain(settings: Settings, name: str, **where: str) -> Any:
+    """Says why the job NAME waits or failed, and what to do next."""
+    return settings.experiment(**where).job(name).explain()
+
+
+@job.command("export")
+@click.argument("name")
+@click.argument("file", type=click.Path(dir_okay=False), default="-")
+@scope(*_HERE)
+@pass_settings
+def export(settings: Settings, name: str, file: str, **where: str) -> None:
+    """Writes the job.json of the job NAME, without keys and secrets, to FILE or to the terminal."""
+    import json
+
+    spec = settings.experiment(**where).job(name).refresh().spec
+    if spec is None:
+        return
+    if file != "-":
+        spec.write(file)
+        return
+    click.echo(json.dumps(spec.document(), indent=4, ensure_ascii=False))
+
+
+@job.command("terminate")
+@click.argument("name")
+@scope(*_HERE)
+@shown
+@pass_settings
+def terminate(settings: Settings, name: str, **where: str) -> Job:
+    """Ends the job NAME and waits until no rank runs."""
+    return settings.experiment(**where).job(name).terminate()
+
+
+common(
+    job,
+    _HERE,
+    lambda settings, name, **where: settings.experiment(**where).job(name),
+    lambda settings, **where: settings.experiment(**where).jobs(),
+)

@@ -1,0 +1,97 @@
+"""The command line: the same verbs as in Python, a table for people, JSON for programs.
+
+Exit codes: 0 done; 1 refused or failed; 2 wrong arguments or a wrong file; 3 not found; 4 the service does not answer;
+5 waited too long; 130 interrupted. ``job wait`` and ``job submit --follow`` end with the job's own exit code.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+
+import click
+
+from batchhvd._version import __version__
+from batchhvd.cli import cluster, job, resources, service, share, tools
+from batchhvd.cli.context import Settings
+from batchhvd.errors import BatchHvdError, NotFoundError, SpecError, UnavailableError, WaitTimeoutError
+
+FAILED, WRONG, NOT_FOUND, UNAVAILABLE, TOO_LATE, INTERRUPTED = 1, 2, 3, 4, 5, 130
+_CODES = ((NotFoundError, NOT_FOUND), (UnavailableError, UNAVAILABLE), (WaitTimeoutError, TOO_LATE), (SpecError, WRONG))
+
+
+class InOrder(click.Group):
+    """A group of commands that lists them in the order in which they were added."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Returns the commands' names."""
+        return list(self.commands)
+
+
+@click.group(
+    cls=InOrder,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 done, 1 refused or failed, 2 wrong arguments or file, 3 not found, 4 no answer, "
+    "5 waited too long, 130 interrupted. job wait and job submit --follow end with the job's own.",
+)
+@click.version_option(__version__, prog_name="batchhvd")
+@click.option("--root", envvar="BATCHHVD_ROOT", show_envvar=True, help="the local service's folder")
+@click.option("--endpoint", envvar="BATCHHVD_ENDPOINT", show_envvar=True, help="another service's URL")
+@click.option("--subscription", envvar="AZURE_SUBSCRIPTION_ID", show_envvar=True, help="for another service")
+@click.option(
+    "--progress/--no-progress", default=True, envvar="BATCHHVD_PROGRESS", show_envvar=True, help="bars that move"
+)
+@click.pass_context
+def main_group(
+    context: click.Context, root: str | None, endpoint: str | None, subscription: str | None, progress: bool
+) -> None:
+    """Batch AI's resources, its Horovod tutorial and its jobs, on this machine or on a cluster."""
+    context.obj = Settings(root, endpoint, subscription, progress)
+
+
+for command in (
+    service.serve,
+    service.status,
+    tools.tutorial,
+    tools.doctor,
+    tools.plan,
+    tools.export,
+    resources.group,
+    resources.workspace,
+    resources.experiment,
+    cluster.cluster,
+    resources.storage,
+    share.share,
+    job.job,
+    tools.completion,
+):
+    main_group.add_command(command)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs a command line and ends the program with its exit code; a user's mistake is one line on stderr."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command line and returns its exit code."""
+    # What the Azure packages log on their way to an error is in the error, or of no use to people.
+    logging.getLogger("azure").addHandler(logging.NullHandler())
+    try:
+        code = main_group.main(arguments, prog_name="batchhvd", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        click.secho("interrupted", fg="yellow", err=True)
+        return INTERRUPTED
+    except BatchHvdError as error:
+        click.secho(f"batchhvd: {error}", fg="red", err=True)
+        return code_of(error)
+    return code if isinstance(code, int) else 0
+
+
+def code_of(error: BatchHvdError) -> int:
+    """Returns the exit code that stands for an error."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), FAILED)

@@ -1,0 +1,180 @@
+"""``group``, ``workspace``, ``experiment``, ``storage``: create, show, list, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from batchhvd.cli.context import Settings, pass_settings, scope
+from batchhvd.cli.printing import shown
+
+if TYPE_CHECKING:
+    from batchhvd.resources.base import Listing, Resource
+    from batchhvd.resources.storage import StorageAccount
+    from batchhvd.resources.workspace import Experiment, ResourceGroup, Workspace
+
+Handle = Callable[..., "Resource"]
+_PREVIEW = 12  # resources that are named before a deletion; the rest is counted
+
+
+def common(verbs: click.Group, scopes: tuple[str, ...], handle: Handle, listing: Callable[..., Listing[Any]]) -> None:
+    """Gives a group of verbs ``show``, ``list`` and ``delete``.
+
+    Args:
+        verbs: the group of verbs.
+        scopes: which options say where.
+        handle: makes the handle from the settings, the scopes' values and a name.
+        listing: makes the listing from the settings and the scopes' values.
+    """
+
+    @verbs.command("show")
+    @click.argument("name")
+    @scope(*scopes)
+    @shown
+    @pass_settings
+    def show(settings: Settings, name: str, **where: str) -> Resource:
+        """Shows one of them."""
+        return handle(settings, name=name, **where).refresh()
+
+    @verbs.command("list")
+    @scope(*scopes)
+    @shown
+    @pass_settings
+    def list_all(settings: Settings, **where: str) -> list[Any]:
+        """Lists all of them."""
+        return list(listing(settings, **where))
+
+    @verbs.command("delete")
+    @click.argument("name")
+    @scope(*scopes)
+    @click.option("-y", "--yes", is_flag=True, help="do not ask")
+    @pass_settings
+    def delete(settings: Settings, name: str, yes: bool, **where: str) -> None:
+        """Deletes one, and all that is in it."""
+        remove(handle(settings, name=name, **where), yes)
+
+
+def remove(resource: Resource, yes: bool) -> None:
+    """Deletes a resource after saying what goes with it."""
+    if not resource.exists():
+        click.echo(f"there is no {resource.kind} {resource.name}; nothing to delete", err=True)
+        return
+    if not yes:
+        contents = resource.contents()
+        for inner in contents[:_PREVIEW]:
+            click.echo(f"  {inner.kind} {inner.name}", err=True)
+        if len(contents) > _PREVIEW:
+            click.echo(f"  and {len(contents) - _PREVIEW} more", err=True)
+        what = f"{resource.kind} {resource.name}" + (f" and the {len(contents)} above" if contents else "")
+        click.confirm(f"Delete {what}?", abort=True, err=True)
+    resource.delete()
+    click.echo(f"deleted {resource.kind} {resource.name}", err=True)
+
+
+def _tags(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    pairs = [value.partition("=") for value in values]
+    wrong = [name for name, equals, _ in pairs if not equals or not name]
+    if wrong:
+        raise click.BadParameter(f"{wrong[0]!r} is no NAME=VALUE")
+    return {name: value for name, _, value in pairs}
+
+
+tags_option = click.option(
+    "--tag", "tags", multiple=True, metavar="NAME=VALUE", callback=_tags, help="a tag (repeatable)"
+)
+
+
+@click.group()
+def group() -> None:
+    """Resource groups: what is deleted together."""
+
+
+@group.command("create")
+@click.argument("name")
+@click.option("-l", "--location", default="eastus", show_default=True, help="its region")
+@tags_option
+@shown
+@pass_settings
+def create_group(settings: Settings, name: str, location: str, tags: dict[str, str]) -> ResourceGroup:
+    """Creates a group, or shows the one that is there."""
+    return settings.session().create_group(name, location=location, tags=tags)
+
+
+common(group, (), lambda settings, name: settings.group(name), lambda settings: settings.session().groups())
+
+
+@click.group()
+def workspace() -> None:
+    """Workspaces: clusters and experiments in one place."""
+
+
+@workspace.command("create")
+@click.argument("name")
+@scope("group")
+@click.option("-l", "--location", help="its region (default: the group's)")
+@tags_option
+@shown
+@pass_settings
+def create_workspace(
+    settings: Settings, name: str, group: str, location: str | None, tags: dict[str, str]
+) -> Workspace:
+    """Creates a workspace, or shows the one that is there."""
+    return settings.group(group).create_workspace(name, location=location, tags=tags)
+
+
+common(
+    workspace,
+    ("group",),
+    lambda settings, group, name: settings.workspace(group, name),
+    lambda settings, group: settings.group(group).workspaces(),
+)
+
+
+@click.group()
+def experiment() -> None:
+    """Experiments: jobs that are looked at together."""
+
+
+@experiment.command("create")
+@click.argument("name")
+@scope("group", "workspace")
+@shown
+@pass_settings
+def create_experiment(settings: Settings, name: str, group: str, workspace: str) -> Experiment:
+    """Creates an experiment, or shows the one that is there."""
+    return settings.workspace(group, workspace).create_experiment(name)
+
+
+common(
+    experiment,
+    ("group", "workspace"),
+    lambda settings, group, workspace, name: settings.experiment(group, workspace, name),
+    lambda settings, group, workspace: settings.workspace(group, workspace).experiments(),
+)
+
+
+@click.group()
+def storage() -> None:
+    """Storage accounts: file shares and their keys."""
+
+
+@storage.command("create")
+@click.argument("name")
+@scope("group")
+@click.option("-l", "--location", help="its region (default: the group's)")
+@click.option("--sku", default="Standard_LRS", show_default=True, help="its redundancy")
+@shown
+@pass_settings
+def create_storage(settings: Settings, name: str, group: str, location: str | None, sku: str) -> StorageAccount:
+    """Creates a storage account, or shows the one that is there."""
+    return settings.group(group).create_storage(name, location=location, sku=sku)
+
+
+common(
+    storage,
+    ("group",),
+    lambda settings, group, name: settings.storage(group, name),
+    lambda settings, group: settings.group(group).storages(),
+)

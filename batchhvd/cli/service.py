@@ -1,0 +1,184 @@
+"""``serve`` and ``status``: the local service as a process, and what it holds."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from batchhvd.cli.context import Settings, pass_settings
+from batchhvd.cli.printing import shown
+
+if TYPE_CHECKING:
+    from batchhvd.wire.local_service import Running
+
+NOT_RUNNING = 4
+_START = 30.0  # seconds
+
+
+@click.command()
+@click.option("--engine", default="processes", show_default=True, help="what runs the jobs")
+@click.option("--option", "settings_of_engine", multiple=True, metavar="NAME=VALUE", help="a setting of the engine")
+@click.option(
+    "--prepare",
+    type=click.Choice(["overlay", "host", "skip"]),
+    default="overlay",
+    show_default=True,
+    help="where job preparations run: in a layer over this machine's files (root), on the machine itself, nowhere",
+)
+@click.option(
+    "--allow-directory",
+    "directories",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, resolve_path=True),
+    metavar="PATH",
+    help="a directory of this machine that jobs may mount, with all below it",
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="the port (default: a free one)")
+@click.option("--idle", type=click.FloatRange(0), default=0, metavar="SECONDS", help="end when not needed so long")
+@click.option("--tls", is_flag=True, help="also speak https, and be the proxy for Azure's own names")
+@click.option("--detach", is_flag=True, help="return as soon as it answers")
+@click.option("--stop", is_flag=True, help="end the one that runs")
+@pass_settings
+def serve(
+    settings: Settings,
+    engine: str,
+    settings_of_engine: tuple[str, ...],
+    prepare: str,
+    directories: tuple[str, ...],
+    port: int,
+    idle: float,
+    tls: bool,
+    detach: bool,
+    stop: bool,
+) -> None:
+    """Runs the local service until Ctrl-C.
+
+    Its jobs go on without it, and the next service finds them.
+    """
+    root = _root(settings)
+    if stop:
+        from batchhvd.wire import local_service as localservice
+
+        click.echo("ended" if localservice.stop(root) else f"no service runs in {root}", err=True)
+        return
+    options = ["--engine", engine, "--prepare", prepare, "--port", str(port), "--idle", str(idle)]
+    options += ["--tls"] if tls else []
+    options += [f"--option={setting}" for setting in settings_of_engine]
+    options += [f"--allow-directory={directory}" for directory in directories]
+    command = [sys.executable, "-m", "batchhvd.service", "--root", root, *options]
+    process = _begin(command, root, detach)
+    try:
+        _announce(process, root)
+        code = 0 if detach else process.wait()
+    except KeyboardInterrupt:
+        process.terminate()
+        process.wait(20)
+        raise
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+def _begin(command: list[str], root: str, detach: bool) -> subprocess.Popen[bytes]:
+    """Starts the service; a detached one keeps nothing of this terminal."""
+    if not detach:
+        return subprocess.Popen(command)
+    Path(root).mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (Path(root) / "start.log").open("wb") as log:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+
+
+def _announce(process: subprocess.Popen[bytes], root: str) -> None:
+    """Waits until the service answers and says where."""
+    from batchhvd.errors import UnavailableError
+    from batchhvd.wire import local_service as localservice
+
+    deadline = time.monotonic() + _START
+    while time.monotonic() < deadline:
+        found = localservice.running(root)
+        if found and found.endpoint and found.pid == process.pid:
+            click.echo(f"{found.endpoint}  engine {found.engine}, root {root}", err=True)
+            return
+        if process.poll() is not None:
+            raise click.exceptions.Exit(process.returncode)
+        time.sleep(0.05)
+    process.terminate()
+    raise UnavailableError(f"the service in {root} did not answer within {_START:.0f} s. See {root}/service.log")
+
+
+def _root(settings: Settings) -> str:
+    from batchhvd.resources.session import default_root
+
+    return str(Path(settings.root).expanduser().absolute() if settings.root else default_root())
+
+
+@click.command()
+@click.option(
+    "--open", "page", is_flag=True, help="print the status page's link, and open it where there is a terminal"
+)
+@shown
+@pass_settings
+def status(settings: Settings, page: bool) -> Any:
+    """Says whether the local service runs, and what is in it.
+
+    Starts nothing; ends with exit code 4 where none runs. The link of --open holds the token: keep it to yourself.
+    """
+    from batchhvd.wire import local_service as localservice
+
+    root = _root(settings)
+    found = localservice.running(root)
+    if found is None:
+        click.echo(f"no service runs in {root}; start it with `batchhvd serve`", err=True)
+        raise click.exceptions.Exit(NOT_RUNNING)
+    if page:
+        return _open(found)
+    click.echo(
+        f"{found.endpoint}  engine {found.engine}, process {found.pid}, since {found.started}, root {root}", err=True
+    )
+    return _inventory(settings)
+
+
+def _open(found: Running) -> None:
+    """Prints the page's link; where somebody sits at a terminal, a browser opens it.
+
+    The browser is given a file that leads to the page, because every user of the machine can see its arguments.
+    """
+    token = (Path(found.root) / "token").read_text(encoding="ascii").strip()
+    link = f"{found.endpoint}/#{token}"
+    click.echo(link)
+    if sys.stdout.isatty():
+        import webbrowser
+
+        webbrowser.open(_lead(Path(found.root) / "status.html", link).as_uri())
+
+
+def _lead(path: Path, link: str) -> Path:
+    """Writes a page for the owner's eyes only that leads on to a link."""
+    path.unlink(missing_ok=True)
+    text = (
+        f'<!doctype html><meta name="referrer" content="no-referrer"><meta http-equiv="refresh" content="0;url={link}">'
+    )
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+    return path
+
+
+def _inventory(settings: Settings) -> list[dict[str, Any]]:
+    """Lists the clusters and jobs of all groups."""
+    rows = []
+    for group in settings.session().groups():
+        for workspace in group.workspaces():
+            place = f"{group.name}/{workspace.name}"
+            for cluster in workspace.clusters():
+                how = {"state": cluster.state, "about": str(cluster.nodes)}
+                rows.append({"kind": "cluster", "name": f"{place}/{cluster.name}", **how})
+            for experiment in workspace.experiments():
+                for job in experiment.jobs():
+                    how = {"state": job.state, "about": "; ".join(map(str, job.errors))}
+                    rows.append({"kind": "job", "name": f"{place}/{experiment.name}/{job.name}", **how})
+    return rows

@@ -1,0 +1,105 @@
+"""``share``: create, show, list, delete, mkdir, files, upload, download."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from batchhvd.cli.context import Settings, pass_settings, scope
+from batchhvd.cli.printing import shown
+from batchhvd.cli.resources import common
+
+if TYPE_CHECKING:
+    from batchhvd.resources.storage import Entry, FileShare
+
+_HERE = ("group", "account")
+
+
+@click.group()
+def share() -> None:
+    """File shares: files that people and jobs both reach."""
+
+
+@share.command("create")
+@click.argument("name")
+@scope(*_HERE)
+@shown
+@pass_settings
+def create(settings: Settings, name: str, group: str, account: str) -> FileShare:
+    """Creates a share, or shows the one that is there."""
+    return settings.storage(group, account).create_share(name)
+
+
+@share.command("mkdir")
+@click.argument("name")
+@click.argument("path")
+@scope(*_HERE)
+@pass_settings
+def mkdir(settings: Settings, name: str, path: str, group: str, account: str) -> None:
+    """Creates a directory in share NAME, and those above it."""
+    settings.storage(group, account).share(name).create_directory(path)
+
+
+@share.command("files")
+@click.argument("name")
+@click.argument("folder", default="")
+@scope(*_HERE)
+@click.option("-r", "--recursive", is_flag=True, help="also what is in the folders below")
+@shown
+@pass_settings
+def files(settings: Settings, name: str, folder: str, group: str, account: str, recursive: bool) -> list[Entry]:
+    """Lists files and folders of share NAME."""
+    return list(settings.storage(group, account).share(name).list(folder, recursive=recursive))
+
+
+@share.command("upload")
+@click.argument("name")
+@click.argument("source")
+@scope(*_HERE)
+@click.option("--to", default="", help="the folder in the share, or the file's new path")
+@pass_settings
+def upload(settings: Settings, name: str, source: str, to: str, group: str, account: str) -> None:
+    """Copies a file, a folder or a pattern to share NAME; what is there unchanged stays as it is."""
+    found = settings.storage(group, account).share(name)
+    with _bar(settings, source) as progress:
+        done = found.upload(source, to=to, progress=progress)
+    click.echo(str(done), err=True)
+
+
+@share.command("download")
+@click.argument("name")
+@click.argument("path")
+@scope(*_HERE)
+@click.option("--to", default=".", show_default=True, help="the local folder, or the file's new path")
+@pass_settings
+def download(settings: Settings, name: str, path: str, to: str, group: str, account: str) -> None:
+    """Copies a file, a folder or a pattern from share NAME; what is here unchanged stays as it is."""
+    found = settings.storage(group, account).share(name)
+    with _bar(settings, path) as progress:
+        done = found.download(path, to=to, progress=progress)
+    click.echo(str(done), err=True)
+
+
+@contextmanager
+def _bar(settings: Settings, name: str) -> Iterator[Callable[[int, int], None] | None]:
+    console = settings.console(stderr=True)
+    if not settings.progress or not console.is_terminal:
+        yield None
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(name, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+common(
+    share,
+    _HERE,
+    lambda settings, group, account, name: settings.storage(group, account).share(name),
+    lambda settings, group, account: settings.storage(group, account).shares(),
+)

@@ -1,0 +1,48 @@
+"""Reads job and cluster files for commands, and says what is odd in them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from batchhvd.cli.context import Settings
+
+if TYPE_CHECKING:
+    from batchhvd.spec.job import JobSpec
+
+Spec = TypeVar("Spec")
+
+
+def spoken(read: Callable[[], Spec]) -> Spec:
+    """Returns what ``read`` returns, after saying its warnings on stderr."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the spec keeps them
+        spec = read()
+    for warning in getattr(spec, "warnings", ()):
+        click.secho(f"warning: {warning}", fg="yellow", err=True)
+    return spec
+
+
+def job_spec(settings: Settings, path: str, group: str, account: str | None, mounts: tuple[str, ...]) -> JobSpec:
+    """Reads a job.json.
+
+    Args:
+        settings: where the service is.
+        path: the file.
+        group: the resource group that holds the accounts of ``mounts``.
+        account: the storage account that stands for the file's placeholder, or None.
+        mounts: ``PATH=ACCOUNT/SHARE``: shares for the paths where the file mounts them.
+    """
+    from batchhvd import JobSpec
+
+    shares = {}
+    for text in mounts:
+        where, _, what = text.partition("=")
+        owner, _, share = what.partition("/")
+        if not (where and owner and share):
+            raise click.BadParameter(f"{text!r} is no PATH=ACCOUNT/SHARE", param_hint="--mount")
+        shares[where] = settings.storage(group, owner).share(share)
+    return spoken(lambda: JobSpec.read(path, account=account, mounts=shares))

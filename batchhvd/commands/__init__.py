@@ -1,1 +1,0 @@
-"""The command line's verbs, one module for each group of them. None imports anything heavy before it is used."""

@@ -1,0 +1,207 @@
+"""A cluster: nodes of one kind, as many as asked for or as its jobs need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from attrs import asdict, define, evolve, field, frozen
+
+from batchhvd.advice import explain
+from batchhvd.advice.explain import Cause, ClusterFacts, Verdict
+from batchhvd.errors import NotFoundError, ResourceFailedError
+from batchhvd.resources.base import Document, Poller, Reason, Resource, reasons, wire
+from batchhvd.spec.cluster import AutoScale, ClusterSpec
+from batchhvd.wire.connection import AGAIN
+from batchhvd.wire.waiting import Clock, Report, wait_until
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_ADMINISTRATOR = "batchai"
+"""The user made on the nodes where the spec names none; the description wants one, the local service makes none."""
+
+
+@frozen
+class NodeCounts:
+    """How many nodes are in which state; they add up to the nodes that the cluster has."""
+
+    idle: int = 0
+    running: int = 0
+    preparing: int = 0
+    leaving: int = 0
+    unusable: int = 0
+
+    @property
+    def total(self) -> int:
+        """All nodes."""
+        return self.idle + self.running + self.preparing + self.leaving + self.unusable
+
+    def __str__(self) -> str:
+        """Names the states that have nodes, such as ``"3 idle, 1 running"``."""
+        return ", ".join(f"{count} {state}" for state, count in asdict(self).items() if count) or "no nodes"
+
+
+@define(eq=False, repr=False, slots=False)
+class Cluster(Resource):
+    """A cluster; its fields are empty before the first answer.
+
+    Attributes:
+        state: ``"resizing"`` or ``"steady"``.
+        nodes: how many nodes are in which state.
+        target: how many nodes it was asked for, or the limits between which it scales.
+        vm_size: the kind of machine, in upper case.
+        priority: ``"dedicated"`` or ``"lowpriority"``.
+        errors: what the service says is wrong with it.
+    """
+
+    state: str = field(default="", init=False)
+    nodes: NodeCounts = field(factory=NodeCounts, init=False)
+    target: int | AutoScale = field(default=0, init=False)
+    vm_size: str = field(default="", init=False)
+    priority: str = field(default="", init=False)
+    errors: tuple[Reason, ...] = field(default=(), init=False)
+
+    kind: ClassVar[str] = "cluster"
+    _segment: ClassVar[str] = "/clusters"
+
+    def wait(self, *, timeout: float | None = None, report: Report | None = None, clock: Clock | None = None) -> Self:
+        """Waits until the cluster is steady and every node that it shall have is usable.
+
+        Ctrl-C ends the waiting only.
+
+        Args:
+            timeout: seconds, or None for a week.
+            report: is told each change of what is waited for.
+            clock: the clock to sleep by.
+
+        Raises:
+            ResourceFailedError: it was not made, or will not get the nodes asked for.
+            WaitTimeoutError: the time is over; it goes on resizing.
+        """
+        what = f"cluster {self.name!r} to be ready"
+        return wait_until(
+            self.refresh,
+            Cluster._ready,
+            timeout=timeout,
+            describe=lambda cluster: f"{cluster.state}, {cluster.nodes}",
+            what=what,
+            clock=clock,
+            pace=self.connection.pace,
+            report=report,
+        )
+
+    def resize(self, nodes: int | AutoScale) -> Self:
+        """Asks for another number of nodes, or for limits to scale between; returns while they come or go.
+
+        Args:
+            nodes: how many; 0 frees them all and keeps the cluster.
+
+        Raises:
+            NotFoundError: there is no such cluster.
+            SpecError: the number is negative.
+        """
+        scale = ClusterSpec(vm_size="any", nodes=nodes).document()["properties"]["scaleSettings"]
+        with self._asking("resized"):
+            body = {"properties": {"scaleSettings": scale}}
+            model = self.connection.batchai.clusters.update(*self._path, parameters=body, **AGAIN)
+        return self._load(wire(model))
+
+    def explain(self, node: str | None = None) -> Verdict:
+        """Says why the cluster, or one of its nodes, is as it is, with the evidence and what to do next.
+
+        Args:
+            node: a node's name as the logs show it, or None for the whole cluster.
+
+        Raises:
+            NotFoundError: there is no such cluster, or it has no such node.
+        """
+        facts = self.refresh()._known()
+        if node is None:
+            return explain.of_cluster(facts)
+        return explain.of_node(facts, node) or self._sound(node)
+
+    def _sound(self, node: str) -> Verdict:
+        names = self._node_names()
+        if node not in names:
+            raise NotFoundError(
+                f"cluster {self.name!r} has no node {node!r}. Give one of its nodes: {', '.join(names) or 'none'}",
+                status=404,
+                code="NodeNotFound",
+                target=self.id,
+            )
+        why = f"node {node} of cluster {self.name!r} is sound"
+        return Verdict(Cause.READY, why, [f"the cluster has {self.nodes}"], "cluster.explain() tells of all", self.id)
+
+    def _node_names(self) -> list[str]:
+        with self._asking("asked for its nodes"):
+            found = self.connection.batchai.clusters.list_remote_login_information(*self._path, **AGAIN)
+            return [str(wire(login).get("nodeId")) for login in found]
+
+    def _known(self) -> ClusterFacts:
+        most = self.target.maximum if isinstance(self.target, AutoScale) else self.target
+        return ClusterFacts(self.id, self.name, self.provisioning, self.state, most, asdict(self.nodes), self.errors)
+
+    def _ready(self) -> bool:
+        if self.provisioning == "failed" or (self.state == "steady" and self.errors):
+            raise self._failure()
+        wanted = self.nodes.total if isinstance(self.target, AutoScale) else self.target
+        if self.state == "steady" and self.nodes.unusable:
+            raise self._failure()
+        return self.state == "steady" and self.nodes.idle + self.nodes.running == wanted
+
+    def _failure(self) -> ResourceFailedError:
+        reasons = self._reasons() or [f"it has {self.nodes}"]
+        return ResourceFailedError(
+            f"cluster {self.name!r} will not be ready: {'; '.join(reasons)}. Ask its explain() for the reason, resize "
+            "it, or delete it and create it anew",
+            resource=self.id,
+            reasons=reasons,
+        )
+
+    def _create(self, spec: ClusterSpec, keys: Mapping[str, str], timeout: float) -> Self:
+        body = evolve(spec, user=spec.user or _ADMINISTRATOR).request(keys)
+        return self._created(
+            lambda: self.connection.batchai.clusters.begin_create(*self._path, parameters=body), timeout
+        )
+
+    def _load(self, document: Document) -> Self:
+        properties = document.get("properties") or {}
+        self.state = str(properties.get("allocationState") or "")
+        self.nodes = _counts(properties.get("nodeStateCounts") or {})
+        self.target = _target(properties.get("scaleSettings") or {})
+        self.vm_size = str(properties.get("vmSize") or "").upper()
+        self.priority = str(properties.get("vmPriority") or "")
+        self.errors = reasons(properties.get("errors") or ())
+        return super()._load(document)
+
+    def _facts(self) -> dict[str, object]:
+        return {"state": self.state, "nodes": str(self.nodes), "target": self.target, "vm_size": self.vm_size}
+
+    def _reasons(self) -> list[str]:
+        return [str(reason) for reason in self.errors]
+
+    def _read(self) -> Document:
+        return wire(self.connection.batchai.clusters.get(*self._path))
+
+    def _remove(self) -> Poller:
+        poller: Poller = self.connection.batchai.clusters.begin_delete(*self._path)
+        return poller
+
+
+def _counts(counts: Mapping[str, Any]) -> NodeCounts:
+    return NodeCounts(
+        idle=counts.get("idleNodeCount") or 0,
+        running=counts.get("runningNodeCount") or 0,
+        preparing=counts.get("preparingNodeCount") or 0,
+        leaving=counts.get("leavingNodeCount") or 0,
+        unusable=counts.get("unusableNodeCount") or 0,
+    )
+
+
+def _target(scale: Mapping[str, Any]) -> int | AutoScale:
+    auto = scale.get("autoScale")
+    if auto:
+        low, high = auto.get("minimumNodeCount") or 0, auto.get("maximumNodeCount") or 0
+        return AutoScale(low, high, min(max(auto.get("initialNodeCount") or 0, low), high))
+    return int((scale.get("manual") or {}).get("targetNodeCount") or 0)

@@ -1,0 +1,1 @@
+"""Resource Manager: groups, storage accounts, long-running operations."""

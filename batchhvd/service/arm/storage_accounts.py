@@ -1,0 +1,220 @@
+"""Storage accounts: made, listed and given up here; what lies in them is the file service's business."""
+
+from __future__ import annotations
+
+import base64
+import re
+import secrets
+from typing import Any
+
+from batchhvd.errors import BadRequestError, ConflictError, NotFoundError
+from batchhvd.service.arm.groups import group, open_group, read
+from batchhvd.service.description.schema import Schema
+from batchhvd.service.http import paging
+from batchhvd.service.http.exchange import Answer, Ask, Handler, Here
+from batchhvd.service.store import trash
+from batchhvd.service.store.records import Record, Store
+
+_TAGS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
+_SKU: Schema = {"required": ["name"], "properties": {"name": {"type": "string"}}}
+CREATE: Schema = {
+    "required": ["sku", "kind", "location"],
+    "properties": {
+        "sku": _SKU,
+        "kind": {"type": "string"},
+        "location": {"type": "string"},
+        "tags": _TAGS,
+        "properties": {"type": "object", "additionalProperties": {}},
+    },
+}
+_NAMED: Schema = {"required": ["name"], "properties": {"name": {"type": "string"}, "type": {"type": "string"}}}
+_KEY: Schema = {
+    "required": ["keyName"],
+    "properties": {"keyName": {"type": "string", "enum": ["key1", "key2", "kerb1", "kerb2"]}},
+}
+# Source: Azure's rule for account names; the reserved ones are first segments of other paths.
+_NAME = re.compile(r"[a-z0-9]{3,24}")
+RESERVED = frozenset({"subscriptions", "providers", "metadata", "tenants", "adfs", "common", "organizations"})
+
+
+def keys_of(store: Store, account: str) -> list[str] | None:
+    """Returns the keys of an account, in base64, or None where there is no such account.
+
+    A file server's directory is served like a share, so each has an account of its own, which is listed nowhere.
+    """
+    record = find(store, account)
+    if record is not None:
+        return [key["value"] for key in record.private["keys"]]
+    servers = store.list("fileServers")
+    return next((server.private["keys"] for server in servers if server.private["account"] == account), None)
+
+
+def find(store: Store, account: str) -> Record | None:
+    """Returns an account by its name, which is unique over all groups, or None."""
+    tail = f"/{account.lower()}"
+    return next((r for r in store.list("storageAccounts") if r.id.lower().endswith(tail)), None)
+
+
+def put_account(here: Here, ask: Ask) -> Answer:
+    """Creates an account; again with the same place it changes tags only."""
+    parent = open_group(here, ask.names["group"])
+    body, name = read(CREATE, ask.body), ask.names["account"]
+    if not valid(name):
+        raise BadRequestError(f"{_naming(name)}.", status=400, code="AccountNameInvalid", target="accountName")
+    old = find(here.store, name)
+    if old is not None and old.parent != parent.id.lower():
+        raise ConflictError(f"{_taken(name)}.", status=409, code="StorageAccountAlreadyTaken")
+    if old is not None:
+        changed = here.store.update(old.id, lambda document, private: document.update(tags=body.get("tags", {})))
+        return Answer(200, shown(changed or old, ask))
+    record = here.store.put(
+        f"{parent.id}/providers/Microsoft.Storage/storageAccounts/{name}",
+        "storageAccounts",
+        parent.id,
+        _document(here, parent, name, body),
+        {"keys": [_new_key("key1"), _new_key("key2")]},
+    )
+    return Answer(200, shown(record, ask))
+
+
+def _document(here: Here, parent: Record, name: str, body: dict[str, Any]) -> dict[str, Any]:
+    time = here.time()
+    return {
+        "id": f"{parent.id}/providers/Microsoft.Storage/storageAccounts/{name}",
+        "name": name,
+        "type": "Microsoft.Storage/storageAccounts",
+        "location": body["location"],
+        "tags": body.get("tags", {}),
+        "sku": {"name": body["sku"]["name"], "tier": body["sku"]["name"].partition("_")[0]},
+        "kind": body["kind"],
+        "properties": {
+            "provisioningState": "Succeeded",
+            "creationTime": time,
+            "primaryLocation": body["location"],
+            "statusOfPrimary": "available",
+            "supportsHttpsTrafficOnly": False,
+            "keyCreationTime": {"key1": time, "key2": time},
+        },
+    }
+
+
+def _new_key(name: str) -> dict[str, str]:
+    return {"keyName": name, "value": base64.b64encode(secrets.token_bytes(64)).decode(), "permissions": "FULL"}
+
+
+def shown(record: Record, ask: Ask) -> dict[str, Any]:
+    """Returns an account's document with its file endpoint as this client can reach it."""
+    name = record.document["name"]
+    local = f"{ask.base}/{name}/"
+    url = f"https://{name}.file.core.windows.net/" if "://management." in ask.base else local
+    properties = {**record.document["properties"], "primaryEndpoints": {"file": url}}
+    return {**record.document, "properties": properties}
+
+
+def valid(name: str) -> bool:
+    """Says whether an account may have this name."""
+    return _NAME.fullmatch(name) is not None and name not in RESERVED
+
+
+def _naming(name: str) -> str:
+    return f"'{name}' is no name for a storage account: 3 to 24 lower-case letters and digits, and not a reserved word"
+
+
+def _taken(name: str) -> str:
+    return f"The storage account '{name}' exists already, in another resource group"
+
+
+def account(here: Here, ask: Ask) -> Record:
+    """Returns the account that a path names.
+
+    Raises:
+        NotFoundError: there is no such group or account.
+    """
+    parent = group(here, ask.names["group"])
+    record = here.store.get(f"{parent.id}/providers/Microsoft.Storage/storageAccounts/{ask.names['account']}")
+    if record is None:
+        raise NotFoundError(
+            f"The storage account '{ask.names['account']}' was not found in the group '{parent.document['name']}'.",
+            status=404,
+            code="ResourceNotFound",
+        )
+    return record
+
+
+def get_account(here: Here, ask: Ask) -> Answer:
+    """Shows an account."""
+    return Answer(200, shown(account(here, ask), ask))
+
+
+def list_accounts(here: Here, ask: Ask) -> Answer:
+    """Lists the accounts of a group, or all."""
+    parent = group(here, ask.names["group"]).id if "group" in ask.names else None
+    return paging.records(ask, here.fetch("storageAccounts", parent), lambda record: shown(record, ask))
+
+
+def delete_account(here: Here, ask: Ask) -> Answer:
+    """Deletes an account with its shares, at once; 204 where it was not there."""
+    group(here, ask.names["group"])
+    try:
+        record = account(here, ask)
+    except NotFoundError:
+        return Answer(204)
+    _refuse_in_use(here, record)
+    here.store.delete(record.id)
+    trash.discard(here.root, here.root / "shares" / record.document["name"])
+    return Answer(200)
+
+
+def _refuse_in_use(here: Here, record: Record) -> None:
+    for job in here.store.list("jobs"):
+        active = job.document["properties"]["executionState"] not in ("succeeded", "failed")
+        if active and record.document["name"] in job.private.get("keys", {}):
+            raise ConflictError(
+                f"The storage account '{record.document['name']}' is mounted by the job {job.id}; end it first.",
+                status=409,
+                code="StorageAccountInUse",
+            )
+
+
+def list_keys(here: Here, ask: Ask) -> Answer:
+    """Gives an account's keys."""
+    return Answer(200, {"keys": account(here, ask).private["keys"]})
+
+
+def regenerate_key(here: Here, ask: Ask) -> Answer:
+    """Replaces one key; what was signed with it is refused from now on."""
+    record, name = account(here, ask), read(_KEY, ask.body)["keyName"]
+    if name.startswith("kerb"):
+        raise BadRequestError("There are no Kerberos keys here.", status=400, code="NotSupported", target="/keyName")
+
+    def change(document: dict[str, Any], private: dict[str, Any]) -> None:
+        private["keys"] = [_new_key(name) if key["keyName"] == name else key for key in private["keys"]]
+        document["properties"]["keyCreationTime"][name] = here.time()
+
+    changed = here.store.update(record.id, change)
+    return Answer(200, {"keys": (changed or record).private["keys"]})
+
+
+def check_name(here: Here, ask: Ask) -> Answer:
+    """Says whether an account name may be used."""
+    name = read(_NAMED, ask.body)["name"]
+    if not valid(name):
+        return Answer(200, {"nameAvailable": False, "reason": "AccountNameInvalid", "message": _naming(name) + "."})
+    if find(here.store, name) is not None:
+        message = f"The storage account '{name}' exists already."
+        return Answer(200, {"nameAvailable": False, "reason": "AlreadyExists", "message": message})
+    return Answer(200, {"nameAvailable": True})
+
+
+_ACCOUNTS = "/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.Storage/storageAccounts"
+_ALL = "/subscriptions/{subscription}/providers/Microsoft.Storage"
+ROUTES: tuple[tuple[str, str, Handler], ...] = (
+    ("GET", _ALL + "/storageAccounts", list_accounts),
+    ("POST", _ALL + "/checkNameAvailability", check_name),
+    ("GET", _ACCOUNTS, list_accounts),
+    ("PUT", _ACCOUNTS + "/{account}", put_account),
+    ("GET", _ACCOUNTS + "/{account}", get_account),
+    ("DELETE", _ACCOUNTS + "/{account}", delete_account),
+    ("POST", _ACCOUNTS + "/{account}/listKeys", list_keys),
+    ("POST", _ACCOUNTS + "/{account}/regenerateKey", regenerate_key),
+)

@@ -1,0 +1,1 @@
+"""The resources of Batch AI as the service answers for them."""

@@ -1,0 +1,90 @@
+"""File servers of Batch AI: on one machine each is a directory, served like a share."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+
+from batchhvd.errors import ConflictError
+from batchhvd.service.batchai import redact
+from batchhvd.service.batchai.workspaces import alive, find, fresh, name_of, open_parent, parent_of
+from batchhvd.service.description.schema import Problem, refuse
+from batchhvd.service.http.exchange import Answer, Ask, Document, Here
+from batchhvd.service.store import trash
+from batchhvd.service.store.records import Record
+
+SHARE = "data"
+
+
+def create(here: Here, ask: Ask) -> Answer:
+    """Creates a file server: a directory. Again with the same content it changes nothing."""
+    parent, name = open_parent(here, ask, "fileServers"), name_of(ask, "fileServers")
+    properties = ask.body["properties"]
+    refuse(_problems(properties))
+    wanted = redact.visible({**properties, "vmSize": properties["vmSize"].upper()})
+    old = find(here, parent, "fileServers", name)
+    if old is not None:
+        return _repeat(alive(old), wanted)
+    return Answer(200, _put(here, parent, name, wanted, ask.warnings).document)
+
+
+def _put(here: Here, parent: Record, name: str, wanted: Document, warnings: tuple[str, ...]) -> Record:
+    # As long as an account's name may be, and random: no user has this one.
+    private = {
+        "account": f"nfs{secrets.token_hex(10)}",
+        "share": SHARE,
+        "keys": [base64.b64encode(secrets.token_bytes(64)).decode()],
+        "asked": wanted,
+        "warnings": list(warnings),
+    }
+    folder = here.root / "shares" / str(private["account"]) / SHARE
+    folder.mkdir(parents=True)
+    address = {"fileServerPublicIP": "127.0.0.1", "fileServerInternalIP": "127.0.0.1"}
+    settings = {**wanted, "mountSettings": {"mountPoint": str(folder), **address}}
+    document = fresh(here, parent, "fileServers", name, settings)
+    return here.store.put(document["id"], "fileServers", parent.id, document, private)
+
+
+def _problems(properties: Document) -> list[Problem]:
+    disks, at = properties["dataDisks"], "/properties/dataDisks"
+    return [
+        Problem(f"{at}/{name}", f"must be at least 1, not {disks[name]}")
+        for name in ("diskSizeInGB", "diskCount")
+        if disks[name] < 1
+    ]
+
+
+def _repeat(old: Record, wanted: Document) -> Answer:
+    if old.private["asked"] != wanted:
+        name = old.document["name"]
+        raise ConflictError(
+            f"The file server '{name}' exists already with other settings; delete it first, or use another name.",
+            status=409,
+            code="FileServerAlreadyExists",
+        )
+    return Answer(200, old.document)
+
+
+def delete(here: Here, ask: Ask) -> Answer:
+    """Deletes a file server with what lies on it, at once; 204 where it was not there."""
+    record = find(here, parent_of(here, ask, "fileServers"), "fileServers", name_of(ask, "fileServers"))
+    if record is None:
+        return Answer(204)
+    _refuse_in_use(here, record)
+    here.store.delete(record.id)
+    trash.discard(here.root, here.root / "shares" / record.private["account"])
+    return Answer(200)
+
+
+def _refuse_in_use(here: Here, record: Record) -> None:
+    for user in [*here.store.list("clusters"), *here.store.list("jobs")]:
+        properties = user.document["properties"]
+        ended = properties.get("executionState") in ("succeeded", "failed")
+        volumes = properties.get("mountVolumes") or properties.get("nodeSetup", {}).get("mountVolumes", {})
+        ids = {entry["fileServer"]["id"].lower() for entry in volumes.get("fileServers", ())}
+        if not ended and record.id.lower() in ids:
+            raise ConflictError(
+                f"The file server '{record.document['name']}' is mounted by {user.id}; delete or end that first.",
+                status=409,
+                code="FileServerInUse",
+            )

@@ -1,0 +1,156 @@
+"""Jobs of Batch AI: checked and queued here; the scheduler runs them."""
+
+from __future__ import annotations
+
+import uuid
+
+from batchhvd.errors import ConflictError
+from batchhvd.service.arm import operations
+from batchhvd.service.batchai import redact
+from batchhvd.service.batchai.clusters import BY_NODE, logins, most_nodes
+from batchhvd.service.batchai.workspaces import alive, find, fresh, name_of, named, open_parent
+from batchhvd.service.description.schema import Problem, refuse
+from batchhvd.service.http import paging
+from batchhvd.service.http.exchange import Answer, Ask, Document, Here
+from batchhvd.service.mounts import model as mounts
+from batchhvd.service.mounts import rules as mount_rules
+from batchhvd.service.store.records import Record
+from batchhvd.wire.facts.toolkits import TOOL_TYPES
+
+RUNNABLE = ("horovodSettings", "customMpiSettings", "customToolkitSettings")
+MOST_RANKS = 10_000
+_WEEK = {"maxWallClockTime": "P7D"}
+
+
+def create(here: Here, ask: Ask) -> Answer:
+    """Checks a job and queues it; again with the same content it changes nothing."""
+    parent, name = open_parent(here, ask, "jobs"), name_of(ask, "jobs")
+    properties = ask.body["properties"]
+    refuse(_toolkit_problems(properties))
+    properties = _complete(properties)
+    old = find(here, parent, "jobs", name)
+    if old is not None:
+        return _repeat(alive(old), _asked(properties))
+    cluster = here.store.get(properties["cluster"]["id"])
+    refuse(_problems(here, properties, cluster))
+    record = _put(here, parent, name, properties, cluster, ask.warnings)
+    return Answer(200, record.document)
+
+
+def _put(
+    here: Here, parent: Record, name: str, properties: Document, cluster: Record | None, warnings: tuple[str, ...]
+) -> Record:
+    wanted, unique = redact.visible(properties), str(uuid.uuid4())
+    document = fresh(here, parent, "jobs", name, {**wanted, **_queued(here)})
+    document["properties"]["cluster"] = {"id": cluster.id if cluster else ""}
+    document["properties"]["jobOutputDirectoryPathSegment"] = mounts.segment(document["id"], unique)
+    private = {
+        "uuid": unique,
+        "keys": redact.account_keys(properties.get("mountVolumes", {})),
+        "secrets": redact.secrets(properties.get("secrets", [])),
+        "asked": _asked(properties),
+        "warnings": list(warnings),
+        "terminate": False,
+        "queued": here.now(),
+    }
+    return here.store.put(document["id"], "jobs", parent.id, document, private)
+
+
+def _complete(properties: Document) -> Document:
+    kind = next(name for name in TOOL_TYPES if name in properties)
+    toolkit = dict(properties[kind])
+    if kind not in ("customToolkitSettings", "tensorFlowSettings", "caffe2Settings"):
+        toolkit.setdefault("processCount", properties["nodeCount"])
+    constraints = {**_WEEK, **properties.get("constraints", {})}
+    return {**properties, kind: toolkit, "toolType": TOOL_TYPES[kind], "constraints": constraints}
+
+
+def _asked(properties: Document) -> Document:
+    """Returns what a repeated request is compared with: no secrets, the cluster's id without regard to case."""
+    return {**redact.visible(properties), "cluster": {"id": properties["cluster"]["id"].lower()}}
+
+
+def _queued(here: Here) -> Document:
+    return {"executionState": "queued", "executionStateTransitionTime": here.time()}
+
+
+def _repeat(old: Record, wanted: Document) -> Answer:
+    before = old.private["asked"]
+    differ = sorted(name for name in {*before, *wanted} if before.get(name) != wanted.get(name))
+    if differ:
+        raise ConflictError(
+            f"The job '{old.document['name']}' exists already with other content ({', '.join(differ)}); "
+            "use another name, or delete it first.",
+            status=409,
+            code="JobAlreadyExists",
+            target=f"/properties/{differ[0]}",
+        )
+    return Answer(200, old.document)
+
+
+def _toolkit_problems(properties: Document) -> list[Problem]:
+    given = [name for name in TOOL_TYPES if name in properties]
+    if len(given) != 1:
+        names = ", ".join(given) or "none"
+        return [Problem("/properties", f"must hold exactly one of {', '.join(TOOL_TYPES)}; it holds: {names}")]
+    kind, at = given[0], f"/properties/{given[0]}"
+    if kind not in RUNNABLE:
+        return [Problem(at, f"is not supported here: {kind} jobs; use one of {', '.join(RUNNABLE)}")]
+    if kind == "customToolkitSettings" and not properties[kind].get("commandLine"):
+        return [Problem(f"{at}/commandLine", "is missing")]
+    return _count_problems(properties, kind)
+
+
+def _count_problems(properties: Document, kind: str) -> list[Problem]:
+    nodes = properties["nodeCount"]
+    ranks = properties[kind].get("processCount", max(nodes, 1))
+    if nodes < 1:
+        return [Problem("/properties/nodeCount", f"must be at least 1, not {nodes}")]
+    if not nodes <= ranks <= MOST_RANKS:
+        text = f"must be from nodeCount ({nodes}) to {MOST_RANKS}, not {ranks}"
+        return [Problem(f"/properties/{kind}/processCount", text)]
+    return []
+
+
+def _problems(here: Here, properties: Document, cluster: Record | None) -> list[Problem]:
+    found = _cluster_problems(properties, cluster)
+    volumes = mount_rules.problems(here, properties.get("mountVolumes", {}), "/properties/mountVolumes")
+    found += volumes + mount_rules.variable_problems(properties, "/properties")
+    if not found and cluster is not None:
+        known = mounts.every(properties, cluster.document["properties"])
+        found += mount_rules.directory_problems(properties, known, "/properties")
+    return found
+
+
+def _cluster_problems(properties: Document, cluster: Record | None) -> list[Problem]:
+    id, nodes = properties["cluster"]["id"], properties["nodeCount"]
+    if cluster is None or cluster.type != "clusters":
+        return [Problem("/properties/cluster/id", f"names the cluster {id}, which does not exist")]
+    state, most = cluster.document["properties"]["provisioningState"], most_nodes(cluster.document["properties"])
+    if state != "succeeded":
+        return [Problem("/properties/cluster/id", f"names a cluster that is {state}: {id}")]
+    if nodes > most:
+        text = f"must be at most {most}, the most nodes that the cluster's scale allows, not {nodes}; resize it first"
+        return [Problem("/properties/nodeCount", text)]
+    return []
+
+
+def terminate(here: Here, ask: Ask) -> Answer:
+    """Writes the wish that a job ends; one that has ended already is left as it is."""
+    old = named(here, ask, "jobs")
+
+    def change(document: Document, private: Document) -> None:
+        properties = document["properties"]
+        if properties["executionState"] in ("queued", "running"):
+            properties["executionState"], properties["executionStateTransitionTime"] = "terminating", here.time()
+            private["terminate"] = True
+
+    record = here.store.update(old.id, change)
+    if record is None or record.document["properties"]["executionState"] in ("succeeded", "failed"):
+        return Answer(200)
+    return operations.begin(here, ask, "terminate", record)
+
+
+def list_logins(here: Here, ask: Ask) -> Answer:
+    """Lists the nodes that a job runs on, or ran on."""
+    return paging.page(ask, logins(named(here, ask, "jobs").private.get("nodes", ())), *BY_NODE)

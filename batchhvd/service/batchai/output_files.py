@@ -1,0 +1,151 @@
+"""Lists a job's output files, each with a link that opens it for a while without a key."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from attrs import frozen
+
+from batchhvd.errors import BadRequestError
+from batchhvd.service.batchai.workspaces import named
+from batchhvd.service.http import paging
+from batchhvd.service.http.exchange import Answer, Ask, Here, text_of
+from batchhvd.service.mounts import model as mounts
+from batchhvd.service.store.records import Record
+
+
+@frozen
+class Folder:
+    """A directory on a share.
+
+    Attributes:
+        account, share: the share.
+        path: the directory's place in the share, "" for the share itself.
+        top: the share's directory in the file system.
+    """
+
+    account: str
+    share: str
+    path: str
+    top: Path
+
+
+@frozen
+class Entry:
+    """One file or directory of a folder."""
+
+    folder: Folder
+    name: str
+    facts: os.stat_result
+
+
+def list_files(here: Here, ask: Ask) -> Answer:
+    """Lists one directory of a job's output directory; empty as long as the job has not made it."""
+    folder = _folder(here, named(here, ask, "jobs"), ask.query["outputdirectoryid"], ask.query["directory"])
+    entries = [] if folder is None else sorted(_entries(folder), key=lambda entry: entry.name)
+    expiry = here.now() + 60 * int(ask.query["linkexpiryinminutes"])
+    return paging.page(ask, entries, lambda entry: entry.name, lambda entry: _show(here, ask, entry, expiry))
+
+
+def output_directory(here: Here, job: Record, id: str) -> tuple[str, str, str] | None:
+    """Returns account, share and path of a job's output directory; ``stdouterr`` is the one of its logs.
+
+    None where what it lies on has gone since.
+
+    Raises:
+        BadRequestError: 400, the job has no output directory of this id.
+    """
+    properties = job.document["properties"]
+    segment = properties["jobOutputDirectoryPathSegment"]
+    prefix, suffix = properties["stdOutErrPathPrefix"], "stdouterr"
+    if id != "stdouterr":
+        entry = _output(properties, id)
+        prefix, suffix = entry["pathPrefix"], entry.get("pathSuffix", "")
+    return _place(here, properties, "/".join([prefix.rstrip("/"), segment, suffix.strip("/")]))
+
+
+def _output(properties: dict[str, Any], id: str) -> dict[str, Any]:
+    outputs: dict[str, dict[str, Any]] = {entry["id"]: entry for entry in properties.get("outputDirectories", ())}
+    if id not in outputs:
+        known = ", ".join(["stdouterr", *outputs])
+        raise BadRequestError(
+            f"The job has no output directory '{id}'; it has: {known}.",
+            status=400,
+            code="InvalidOutputDirectoryId",
+            target="outputdirectoryid",
+        )
+    return outputs[id]
+
+
+def _place(here: Here, properties: dict[str, Any], path: str) -> tuple[str, str, str] | None:
+    cluster = here.store.get(properties["cluster"]["id"])
+    found = mounts.locate(path, mounts.every(properties, cluster.document["properties"] if cluster else {}))
+    if found is None:
+        return None
+    mount, rest = found
+    if mount.account:
+        return mount.account, mount.share, rest
+    server = here.store.get(mount.share)
+    return None if server is None else (server.private["account"], server.private["share"], rest)
+
+
+def _folder(here: Here, job: Record, id: str, directory: str) -> Folder | None:
+    place = output_directory(here, job, id)
+    if not mounts.inside(directory):
+        raise BadRequestError(
+            "directory must be a relative path that stays inside the output directory.",
+            status=400,
+            code="InvalidField",
+            target="directory",
+        )
+    top = here.files.directory(place[0], place[1]) if place else None
+    if place is None or top is None:
+        return None
+    return Folder(place[0], place[1], posixpath.normpath(posixpath.join(place[2], directory)).strip("/"), top)
+
+
+def _entries(folder: Folder) -> Iterator[Entry]:
+    top = folder.top.resolve()
+    try:
+        found = list(os.scandir(folder.top / folder.path))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in found:
+        facts = _facts(top, entry)
+        if facts is not None:
+            yield Entry(folder, entry.name, facts)
+
+
+def _facts(top: Path, entry: os.DirEntry[str]) -> os.stat_result | None:
+    """Returns what is known of an entry; None for what no link can open: devices, ways out of the share, odd names."""
+    try:
+        entry.name.encode()
+        facts, real = os.stat(entry.path), os.path.realpath(entry.path)
+    except (OSError, UnicodeEncodeError):
+        return None  # gone meanwhile, a link to nothing, or a name that is not UTF-8
+    plain = stat.S_ISREG(facts.st_mode) or stat.S_ISDIR(facts.st_mode)
+    return facts if plain and Path(real).is_relative_to(top) else None
+
+
+def _show(here: Here, ask: Ask, entry: Entry, expiry: float) -> dict[str, Any]:
+    if stat.S_ISDIR(entry.facts.st_mode):
+        return {"name": entry.name, "fileType": "directory"}
+    return {
+        "name": entry.name,
+        "fileType": "file",
+        "downloadUrl": _link(here, ask, entry, expiry),
+        "properties": {"lastModified": text_of(entry.facts.st_mtime), "contentLength": entry.facts.st_size},
+    }
+
+
+def _link(here: Here, ask: Ask, entry: Entry, expiry: float) -> str:
+    folder, path = entry.folder, posixpath.join(entry.folder.path, entry.name)
+    public = "://management." in ask.base
+    start = f"https://{folder.account}.file.core.windows.net" if public else f"{ask.base}/{folder.account}"
+    return f"{start}/{folder.share}/{quote(path)}?{here.files.sas(folder.account, folder.share, path, 'r', expiry)}"

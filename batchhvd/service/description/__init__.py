@@ -1,0 +1,1 @@
+"""The published description of Batch AI, and the check of documents against it."""

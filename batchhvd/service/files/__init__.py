@@ -1,0 +1,1 @@
+"""Azure Files over REST, on plain directories."""

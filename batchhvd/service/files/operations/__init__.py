@@ -1,0 +1,1 @@
+"""The operations of Azure Files, by noun."""

@@ -1,0 +1,109 @@
+"""Operations on directories."""
+
+from __future__ import annotations
+
+import os
+import stat
+from email.utils import formatdate
+
+from batchhvd.service.files import tree, xml
+from batchhvd.service.files.answer import Answer, document
+from batchhvd.service.files.disk import Disk
+from batchhvd.service.files.listing import PAGE, asked, endpoint, following, mark
+from batchhvd.service.files.properties import attributes, described, etag, metadata, time_in, timestamps, written
+from batchhvd.service.files.refusal import refuse
+from batchhvd.service.files.request import Request
+from batchhvd.service.files.tree import Spot
+
+
+def create(disk: Disk, request: Request) -> Answer:
+    """Makes one directory; its parent must be there."""
+    if not request.target.names:
+        raise refuse("ResourceAlreadyExists", "Every share has its root.")
+    facts = {"metadata": request.metadata(), "created": time_in(request, "x-ms-file-creation-time")}
+    with tree.spot(disk.share(request.target), request.target.names) as place:
+        os.mkdir(place.name, dir_fd=place.fd)
+        about = place.stat()
+        disk.note(request.target, place.path, about, facts)
+    return Answer(201, described(about, facts))
+
+
+def properties(disk: Disk, request: Request) -> Answer:
+    """Tells a directory's times and metadata."""
+    with tree.directory(disk.share(request.target), request.target.names) as place:
+        about = place.stat()
+        facts = disk.facts(request.target, place.path, about)
+    return Answer(200, {**described(about, facts), **metadata(facts)})
+
+
+def set_properties(disk: Disk, request: Request) -> Answer:
+    """Sets a directory's times."""
+    with tree.directory(disk.share(request.target), request.target.names) as place:
+        about = place.stat()
+        made, changed = time_in(request, "x-ms-file-creation-time"), time_in(request, "x-ms-file-last-write-time")
+        facts = disk.facts(request.target, place.path, about)
+        if made is not None:
+            facts["created"] = made
+            disk.note(request.target, place.path, about, facts)
+        if changed is not None:
+            os.utime(place.fd, ns=(about.st_atime_ns, changed))
+        about = place.stat()
+    return Answer(200, described(about, facts))
+
+
+def set_metadata(disk: Disk, request: Request) -> Answer:
+    """Sets a directory's metadata in place of what it has."""
+    with tree.directory(disk.share(request.target), request.target.names) as place:
+        about = place.stat()
+        facts = disk.facts(request.target, place.path, about)
+        disk.note(request.target, place.path, about, {**facts, "metadata": request.metadata()})
+    return Answer(200, written(about))
+
+
+def delete(disk: Disk, request: Request) -> Answer:
+    """Deletes an empty directory."""
+    if not request.target.names:
+        raise refuse("ResourceTypeMismatch", "The root goes with its share.")
+    with tree.spot(disk.share(request.target), request.target.names) as place:
+        if not stat.S_ISDIR(place.stat().st_mode):
+            raise refuse("ResourceNotFound", "There is a file of this name.")
+        os.rmdir(place.name, dir_fd=place.fd)
+        disk.forget(request.target, place.path)
+    return Answer(202)
+
+
+def list_entries(disk: Disk, request: Request) -> Answer:
+    """Lists what is directly in a directory."""
+    query = request.query
+    with tree.directory(disk.share(request.target), request.target.names) as place, os.scandir(place.fd) as entries:
+        found = {entry.name: entry for entry in entries}
+        names = following(found, query.get("prefix", ""), query.get("marker", ""))
+        page = names[: request.count("maxresults", PAGE, PAGE)]
+        items = [_item(disk, request, place, found[name]) for name in page]
+    marker = mark(page[-1]) if len(names) > len(page) else ""
+    return document(xml.listing("Entries", items, marker, asked(query), **_place(request)))
+
+
+def _item(disk: Disk, request: Request, place: Spot, entry: os.DirEntry[str]) -> str:
+    """Returns an entry's element, or "" for what is neither file nor directory.
+
+    A link shows as the file that it leads to. One that leads to a directory is left out: who copies or deletes a tree
+    would otherwise walk in circles, or empty the directory that the link names.
+    """
+    about = tree.look(disk.share(request.target), place, entry)
+    if about is None or (stat.S_ISDIR(about.st_mode) and entry.is_symlink()):
+        return ""
+    include = request.query.get("include", "").lower().split(",")
+    kind = "Directory" if stat.S_ISDIR(about.st_mode) else "File"
+    told: dict[str, object] = {"Content-Length": about.st_size} if kind == "File" else {}
+    if "timestamps" in include:
+        facts = disk.facts(request.target, "/".join([*place.names, entry.name]), about)
+        told |= {**timestamps(about, facts), "Last-Modified": formatdate(about.st_mtime, usegmt=True)}
+    if "etag" in include:
+        told["Etag"] = etag(about)
+    return xml.entry(kind, entry.name, about.st_ino, told, attributes(about) if "attributes" in include else "")
+
+
+def _place(request: Request) -> dict[str, str]:
+    target = request.target
+    return {"ServiceEndpoint": endpoint(request), "ShareName": target.share, "DirectoryPath": target.path}

@@ -1,0 +1,117 @@
+"""Operations on shares."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from email.utils import formatdate
+from pathlib import Path
+
+from batchhvd.errors import ServiceError
+from batchhvd.service.files import xml
+from batchhvd.service.files.answer import Answer, document
+from batchhvd.service.files.disk import Disk
+from batchhvd.service.files.listing import PAGE, asked, endpoint, following, mark
+from batchhvd.service.files.properties import etag, metadata, written
+from batchhvd.service.files.refusal import refuse
+from batchhvd.service.files.request import Request, Target
+from batchhvd.service.files.sidecar import Facts
+
+_QUOTA = 5120  # GiB, as Azure gives where none is asked for
+_MOST_QUOTA = 102400
+
+
+def list_shares(disk: Disk, request: Request) -> Answer:
+    """Lists an account's shares in the order of their names."""
+    query, account = request.query, disk.account(request.target)
+    names = following(os.listdir(account) if account.is_dir() else [], query.get("prefix", ""), query.get("marker", ""))
+    page = names[: request.count("maxresults", PAGE, PAGE)]
+    items = [_item(disk, Target(request.target.account, name), query) for name in page]
+    marker = mark(page[-1]) if len(names) > len(page) else ""
+    return document(xml.listing("Shares", items, marker, asked(query), ServiceEndpoint=endpoint(request)))
+
+
+def create(disk: Disk, request: Request) -> Answer:
+    """Makes a share."""
+    share, facts = disk.share(request.target), {"metadata": request.metadata(), "quota": _quota(request)}
+    share.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        share.mkdir()
+    except FileExistsError:
+        raise refuse("ShareAlreadyExists") from None
+    about = share.stat()
+    disk.note(request.target, "", about, facts)
+    return Answer(201, written(about))
+
+
+def properties(disk: Disk, request: Request) -> Answer:
+    """Tells a share's quota and metadata."""
+    about, facts = _share(disk, request.target)
+    return Answer(200, {**written(about), **metadata(facts), "x-ms-share-quota": _told(facts)})
+
+
+def set_properties(disk: Disk, request: Request) -> Answer:
+    """Sets a share's quota."""
+    about, facts = _share(disk, request.target)
+    disk.note(request.target, "", about, {**facts, "quota": _quota(request) or facts.get("quota")})
+    return Answer(200, written(about))
+
+
+def set_metadata(disk: Disk, request: Request) -> Answer:
+    """Sets a share's metadata in place of what it has."""
+    about, facts = _share(disk, request.target)
+    disk.note(request.target, "", about, {**facts, "metadata": request.metadata()})
+    return Answer(200, written(about))
+
+
+def delete(disk: Disk, request: Request) -> Answer:
+    """Deletes a share with all that is in it."""
+    disk.remove_share(request.target)
+    return Answer(202)
+
+
+def stats(disk: Disk, request: Request) -> Answer:
+    """Tells how much of the disk a share takes."""
+    about, _ = _share(disk, request.target)
+    return document(xml.share_stats(_usage(disk.share(request.target))), written(about))
+
+
+def _share(disk: Disk, target: Target) -> tuple[os.stat_result, Facts]:
+    try:
+        about = os.lstat(disk.share(target))
+    except FileNotFoundError:
+        raise refuse("ShareNotFound") from None
+    if not stat.S_ISDIR(about.st_mode):
+        raise refuse("ShareNotFound")
+    return about, disk.facts(target, "", about)
+
+
+def _item(disk: Disk, target: Target, query: Mapping[str, str]) -> str:
+    try:
+        about, facts = _share(disk, target)
+    except ServiceError:  # deleted since the names were read
+        return ""
+    told = {"Last-Modified": formatdate(about.st_mtime, usegmt=True), "Etag": etag(about), "Quota": _told(facts)}
+    return xml.share(target.share, told, facts.get("metadata", {}) if "metadata" in query.get("include", "") else {})
+
+
+def _told(facts: Facts) -> str:
+    return str(facts.get("quota", _QUOTA))
+
+
+def _quota(request: Request) -> int | None:
+    """Returns the quota that a request sets, in GiB, or None where it sets none."""
+    given = "x-ms-share-quota" in request.headers
+    return request.number("x-ms-share-quota", least=1, most=_MOST_QUOTA) if given else None
+
+
+def _usage(folder: Path) -> int:
+    """Returns how many bytes a tree takes on the disk; links are not followed."""
+    size = 0
+    for _, _, names, fd in os.fwalk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):  # a job has deleted it meanwhile
+                size += os.stat(name, dir_fd=fd, follow_symlinks=False).st_blocks * 512
+    return size

@@ -1,0 +1,119 @@
+"""Which operation a request means, and what permission it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import frozen
+
+from batchhvd.service.files import ranges as range_
+from batchhvd.service.files.answer import Answer
+from batchhvd.service.files.disk import Disk
+from batchhvd.service.files.operations import directory, file, move, service, share
+from batchhvd.service.files.refusal import refuse
+from batchhvd.service.files.request import Request
+from batchhvd.service.files.sas import Grant
+
+
+@frozen
+class Action:
+    """One operation.
+
+    Attributes:
+        run: does it, blocking, and returns the answer.
+        level: what it is done to: ``s`` an account, ``c`` a share or a listing, ``d`` a directory, ``o`` a file.
+        letters: a link must permit one of these.
+        manages: whether only a key or an account's link may do it.
+        brief: whether it is over in a moment unless it has a large body or raises ``TakesLong``.
+    """
+
+    run: Callable[[Disk, Request], Answer]
+    level: str
+    letters: str
+    manages: bool = False
+    brief: bool = False
+
+    def check(self, grant: Grant) -> None:
+        """Refuses what a link does not permit."""
+        if grant.letters is None:
+            return
+        if self.level not in grant.levels:
+            raise refuse("AuthorizationResourceTypeMismatch")
+        if (self.manages and not grant.manages) or not set(self.letters) & set(grant.letters):
+            raise refuse("AuthorizationPermissionMismatch")
+
+
+_Key = tuple[str, str, str]  # method, restype, comp
+
+_ACCOUNT: dict[_Key, Action] = {
+    ("GET", "", "list"): Action(share.list_shares, "s", "l"),
+    ("GET", "service", "properties"): Action(service.properties, "s", "r"),
+}
+_SHARE: dict[_Key, Action] = {
+    ("PUT", "share", ""): Action(share.create, "c", "cw", manages=True),
+    ("GET", "share", ""): Action(share.properties, "c", "r"),
+    ("HEAD", "share", ""): Action(share.properties, "c", "r"),
+    ("DELETE", "share", ""): Action(share.delete, "c", "d", manages=True),
+    ("GET", "share", "metadata"): Action(share.properties, "c", "r"),
+    ("PUT", "share", "metadata"): Action(share.set_metadata, "c", "w", manages=True),
+    ("PUT", "share", "properties"): Action(share.set_properties, "c", "w", manages=True),
+    ("GET", "share", "stats"): Action(share.stats, "c", "r"),
+}
+_DIRECTORY: dict[_Key, Action] = {
+    ("PUT", "directory", ""): Action(directory.create, "d", "cw"),
+    ("GET", "directory", ""): Action(directory.properties, "d", "r"),
+    ("HEAD", "directory", ""): Action(directory.properties, "d", "r"),
+    ("DELETE", "directory", ""): Action(directory.delete, "d", "d"),
+    ("GET", "directory", "metadata"): Action(directory.properties, "d", "r"),
+    ("PUT", "directory", "metadata"): Action(directory.set_metadata, "d", "w"),
+    ("PUT", "directory", "properties"): Action(directory.set_properties, "d", "w"),
+    ("GET", "directory", "list"): Action(directory.list_entries, "c", "l"),
+    ("PUT", "directory", "rename"): Action(move.rename, "d", "cw"),
+}
+_FILE: dict[_Key, Action] = {
+    ("PUT", "", ""): Action(file.create, "o", "cw", brief=True),
+    ("GET", "", ""): Action(file.read, "o", "r"),
+    ("HEAD", "", ""): Action(file.properties, "o", "r", brief=True),
+    ("DELETE", "", ""): Action(file.delete, "o", "d"),
+    ("GET", "", "metadata"): Action(file.read_metadata, "o", "r"),
+    ("HEAD", "", "metadata"): Action(file.read_metadata, "o", "r"),
+    ("PUT", "", "metadata"): Action(file.set_metadata, "o", "w"),
+    ("PUT", "", "properties"): Action(file.set_properties, "o", "w"),
+    ("PUT", "", "range"): Action(range_.put, "o", "w", brief=True),
+    ("GET", "", "rangelist"): Action(range_.list_ranges, "o", "r"),
+    ("PUT", "", "rename"): Action(move.rename, "o", "cw"),
+    ("PUT", "", "copy"): Action(move.abort_copy, "o", "w"),
+    ("GET", "", "listhandles"): Action(service.list_handles, "c", "l"),
+    ("PUT", "", "forceclosehandles"): Action(service.close_handles, "o", "w"),
+}
+_COPY = Action(move.copy, "o", "cw")
+_RANGE_FROM_URL = Action(move.put_from_url, "o", "w")
+
+
+def find(request: Request) -> Action:
+    """Returns the operation that a request means; refuses it where there is none such."""
+    _refuse_unspoken(request)
+    key = request.method, request.query.get("restype", "").lower(), request.query.get("comp", "").lower()
+    if (
+        request.target.names
+        and "x-ms-copy-source" in request.headers
+        and key in (("PUT", "", ""), ("PUT", "", "range"))
+    ):
+        return _RANGE_FROM_URL if key[2] else _COPY
+    for table in _tables(request):
+        if key in table:
+            return table[key]
+    raise refuse("UnsupportedHttpVerb" if not key[1] and not key[2] else "NotImplemented")
+
+
+def _tables(request: Request) -> tuple[dict[_Key, Action], ...]:
+    if not request.target.share:
+        return (_ACCOUNT,)
+    return (_SHARE, _DIRECTORY) if not request.target.names else (_DIRECTORY, _FILE)
+
+
+def _refuse_unspoken(request: Request) -> None:
+    if request.query.get("sharesnapshot") or request.query.get("prevsharesnapshot"):
+        raise refuse("ShareSnapshotNotFound")
+    if "x-ms-structured-body" in request.headers:
+        raise refuse("NotImplemented", "Bodies in checked segments (CRC64) are not spoken; ask for MD5.")

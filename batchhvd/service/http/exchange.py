@@ -1,0 +1,133 @@
+"""What the service's parts hand to each other: a request that was read, the answer to it, and where they act."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Protocol
+
+from attrs import field, frozen
+
+from batchhvd.errors import BadRequestError
+from batchhvd.service.store.records import Record, Store
+
+Document = dict[str, Any]
+
+
+class FileService(Protocol):
+    """What the control plane asks of the Azure Files data plane."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answers one HTTP request (ASGI)."""
+
+    def sas(self, account: str, share: str, path: str, permission: str, expiry: float) -> str:
+        """Returns the query string that opens one file until ``expiry``, in seconds since 1970."""
+
+    def directory(self, account: str, share: str) -> Path | None:
+        """Returns the directory of a share, or None where there is no such share."""
+
+
+@frozen
+class Here:
+    """Where the handlers act.
+
+    Attributes:
+        store: all state.
+        root: the service's folder.
+        files: the file service.
+        now: the clock, seconds since 1970.
+        directories: the directories of the machine that jobs may mount.
+    """
+
+    store: Store
+    root: Path
+    files: FileService
+    now: Callable[[], float]
+    directories: Sequence[str] = ()
+
+    def fetch(self, type: str, parent: str | None = None) -> Callable[[int, int], Sequence[Record]]:
+        """Returns what reads one page of a type's resources from the store, for ``paging.records``."""
+        return lambda after, most: self.store.list(type, parent, after=after, most=most)
+
+    def time(self) -> str:
+        """Returns the present time as the documents show it."""
+        return text_of(self.now())
+
+
+@frozen
+class Ask:
+    """One request, matched, authenticated and read.
+
+    Attributes:
+        method: in upper case.
+        path: as it came, still percent-encoded.
+        names: the path's parameters by their names in the template.
+        query: the query's parameters by lower-cased name.
+        body: the JSON body, or None.
+        base: scheme and host as the client sees them, such as ``http://127.0.0.1:8080``.
+        warnings: fields of the body that have no effect, one sentence each.
+    """
+
+    method: str
+    path: str
+    names: Mapping[str, str]
+    query: Mapping[str, str]
+    body: Any = None
+    base: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+@frozen
+class Answer:
+    """What goes back: a status, a JSON body (None for none; bytes go as they are) and headers.
+
+    Attributes:
+        later: where the work goes on elsewhere, a function that gives the final answer once there is one, else None.
+    """
+
+    status: int = 200
+    body: Any = None
+    headers: Mapping[str, str] = field(factory=dict)
+    later: Callable[[], Answer | None] | None = None
+
+
+Handler = Callable[[Here, Ask], Answer]
+
+
+def text_of(seconds: float) -> str:
+    """Returns a time as ISO 8601 in UTC with milliseconds and Z."""
+    moment = datetime.fromtimestamp(seconds, timezone.utc)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+def read_json(body: bytes) -> Any:
+    """Returns a body's JSON value, None for an empty body.
+
+    Raises:
+        BadRequestError: it is not JSON, or holds text that no file name, variable or document can hold.
+    """
+    if not body.strip():
+        return None
+    try:
+        value = json.loads(body, parse_constant=_no_constant)
+        plain = json.dumps(value, ensure_ascii=False)
+        plain.encode()
+    except (ValueError, RecursionError) as error:
+        raise BadRequestError(f"The body is not JSON: {error}.", status=400, code="InvalidRequestContent") from error
+    if "\\u0000" in plain and "\0" in _texts(value):
+        raise BadRequestError("The body holds the character NUL.", status=400, code="InvalidRequestContent")
+    return value
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _texts(value: Any) -> str:
+    if isinstance(value, dict):
+        return "".join(map(_texts, [*value, *value.values()]))
+    if isinstance(value, list):
+        return "".join(map(_texts, value))
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,165 @@
+"""Holds an answer without news back until there is news, for clients that ask for it: one request instead of many.
+
+An extension of this service, switched on by a request's header; nothing else changes its behaviour.
+
+    x-batchhvd-wait: SECONDS   hold the answer for so long at most; 0 asks for the answer at once, with its tag
+    x-batchhvd-unless: TAG     an answer with this tag is no news; so is one for a range behind a file's end (416)
+    x-batchhvd-job: ID         the end of this job is news as well
+
+    x-batchhvd-held: 1         in the answer: the service has understood
+    x-batchhvd-tag: TAG        in the answer: what to send as "unless" the next time
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from batchhvd.service.store.records import Store
+
+LONGEST = 60.0
+"""Seconds that no answer is held longer than: a connection that is silent for longer may be dropped on its way."""
+
+LARGEST = 64 * 1024
+"""Bytes of a request's body that are kept to ask again with; a request with more is passed on and not held."""
+
+_STEP = 0.05
+_LINK = re.compile(rb'\?[^"\s]*"')  # signed links differ in each answer
+
+
+class Holding:
+    """An ASGI application around another one."""
+
+    def __init__(self, app: Any, ended: Callable[[str], bool], closing: Callable[[], bool] = lambda: False) -> None:
+        """Makes it.
+
+        Args:
+            app: what answers.
+            ended: whether the job with an id has ended, or is gone.
+            closing: whether the service is about to end, so that nothing is held any more.
+        """
+        self._app, self._ended, self._closing = app, ended, closing
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answers one request."""
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope.get("headers") or ()}
+        wait = _seconds(headers.get("x-batchhvd-wait", ""))
+        if scope["type"] != "http" or wait is None:
+            await self._app(scope, receive, send)
+            return
+        body, whole = await _body(receive)
+        if not whole:  # its sender may be anybody: the application looks at the token before it reads on
+            await self._app(scope, _joined(body, receive), send)
+            return
+        gone = asyncio.ensure_future(receive())  # from here on it only says that the client has left
+        try:
+            await self._hold(scope, body, send, headers, wait, gone)
+        finally:
+            gone.cancel()
+
+    async def _hold(
+        self, scope: Any, body: bytes, send: Any, headers: Mapping[str, str], wait: float, gone: asyncio.Future[Any]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait
+        job = headers.get("x-batchhvd-job", "")
+        while not gone.done():
+            # Asked before the look, so that what the job wrote last is in the answer that its end lets go.
+            over = bool(job and self._ended(job)) or self._closing() or loop.time() >= deadline
+            answer = _Answer(send, headers.get("x-batchhvd-unless", ""), hold=not over)
+            await self._app(dict(scope), _replay(body, gone), answer)
+            if not answer.withheld:
+                return
+            await asyncio.sleep(_STEP)
+
+
+def job_over(store: Store) -> Callable[[str], bool]:
+    """Returns what says of a job's id whether the job has ended, or is gone."""
+
+    def over(id: str) -> bool:
+        record = store.get(id)
+        return record is None or record.document.get("properties", {}).get("executionState") in ("succeeded", "failed")
+
+    return over
+
+
+class _Answer:
+    """Takes the messages of an answer and passes them on, unless there is no news in them."""
+
+    def __init__(self, send: Any, unless: str, hold: bool) -> None:
+        self._send, self._unless, self._hold = send, unless, hold
+        self._start: dict[str, Any] = {}
+        self._body = b""
+        self._passing = False
+        self.withheld = False
+
+    async def __call__(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            await self._begin(message)
+        elif self._passing:
+            await self._send(message)
+        elif not self.withheld:
+            self._body += message.get("body", b"")
+            if not message.get("more_body"):
+                await self._finish()
+
+    async def _begin(self, message: Any) -> None:
+        self._start = {**message, "headers": [*message["headers"], (b"x-batchhvd-held", b"1")]}
+        if message["status"] == 416 and self._hold:
+            self.withheld = True
+        elif not _is_json(message):  # a file, of any size: it goes through as it comes
+            self._passing = True
+            await self._send(self._start)
+
+    async def _finish(self) -> None:
+        tag = hashlib.sha256(_LINK.sub(b'"', self._body)).hexdigest()[:32]
+        if self._hold and tag == self._unless:
+            self.withheld = True
+            return
+        self._start["headers"].append((b"x-batchhvd-tag", tag.encode()))
+        await self._send(self._start)
+        await self._send({"type": "http.response.body", "body": self._body})
+
+
+def _is_json(start: Any) -> bool:
+    return any(
+        name.lower() == b"content-type" and value.startswith(b"application/json") for name, value in start["headers"]
+    )
+
+
+def _replay(body: bytes, gone: asyncio.Future[Any]) -> Any:
+    """Returns what stands for ``receive``: the body that was read once, then the client's leaving."""
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Any:
+        return messages.pop() if messages else await asyncio.shield(gone)
+
+    return receive
+
+
+def _joined(body: bytes, receive: Any) -> Any:
+    """Returns what stands for ``receive``: the beginning of a body that was read already, then what follows."""
+    messages = [{"type": "http.request", "body": body, "more_body": True}]
+
+    async def both() -> Any:
+        return messages.pop() if messages else await receive()
+
+    return both
+
+
+async def _body(receive: Any) -> tuple[bytes, bool]:
+    """Returns a request's body and whether that is all of it; reading stops where it is too large to be held."""
+    body, more = b"", True
+    while more and len(body) <= LARGEST:
+        message = await receive()
+        body += message.get("body", b"")
+        more = bool(message.get("more_body"))
+    return body, not more
+
+
+def _seconds(text: str) -> float | None:
+    """Returns the seconds of a header; None where it is absent or no number."""
+    return min(float(text), LONGEST) if re.fullmatch(r"\d{1,6}(\.\d{1,6})?", text) else None

@@ -1,0 +1,82 @@
+"""Lists in pages: at most ``maxresults`` items, and where to ask for the next ones."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+from batchhvd.errors import BadRequestError
+from batchhvd.service.http.exchange import Answer, Ask
+from batchhvd.service.store.records import Record
+
+TOKEN = "$skiptoken"
+T = TypeVar("T")
+
+
+def records(
+    ask: Ask,
+    fetch: Callable[[int, int], Sequence[Record]],
+    show: Callable[[Record], Any] = lambda record: record.document,
+) -> Answer:
+    """Returns one page of resources in the order they were made; what is made meanwhile comes on the last page.
+
+    Args:
+        ask: the request.
+        fetch: returns the resources with numbers above its first argument, as many as its second one at most.
+        show: what of a resource the page holds.
+
+    Raises:
+        BadRequestError: 400, the query's token or number is none.
+    """
+    most, after = _most(ask), _after(ask)
+    if after and not (after.isascii() and after.isdigit() and len(after) < 19):
+        raise _no_token()
+    found = fetch(int(after or 0), most + 1)
+    return _page(ask, found, most, lambda record: str(record.number), show)
+
+
+def page(ask: Ask, items: Sequence[T], key: Callable[[T], str], show: Callable[[T], Any]) -> Answer:
+    """Returns one page of items that are sorted by ``key``.
+
+    Raises:
+        BadRequestError: 400, the query's token or number is none.
+    """
+    most, after = _most(ask), _after(ask)
+    return _page(ask, [item for item in items if not after or key(item) > after], most, key, show)
+
+
+def _page(ask: Ask, rest: Sequence[T], most: int, key: Callable[[T], str], show: Callable[[T], Any]) -> Answer:
+    body: dict[str, Any] = {"value": [show(item) for item in rest[:most]]}
+    if len(rest) > most:
+        body["nextLink"] = _next(ask, key(rest[most - 1]))
+    return Answer(200, body)
+
+
+def _most(ask: Ask) -> int:
+    text = ask.query.get("maxresults", "1000")
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:5]) <= 1000):
+        raise BadRequestError(
+            "maxresults must be from 1 to 1000.", status=400, code="InvalidField", target="maxresults"
+        )
+    return int(text)
+
+
+def _after(ask: Ask) -> str:
+    try:
+        return base64.b64decode(ask.query.get(TOKEN, "").encode(), altchars=b"-_", validate=True).decode()
+    except (binascii.Error, UnicodeError) as error:
+        raise _no_token() from error
+
+
+def _no_token() -> BadRequestError:
+    return BadRequestError(
+        f"{TOKEN} is none that this service gave out.", status=400, code="InvalidField", target=TOKEN
+    )
+
+
+def _next(ask: Ask, last: str) -> str:
+    token = base64.urlsafe_b64encode(last.encode()).decode()
+    return f"{ask.base}{ask.path}?{urlencode({**ask.query, TOKEN: token}, safe='$')}"

@@ -1,0 +1,1 @@
+"""Where a path that a job names lies, and how it gets there."""

@@ -1,0 +1,121 @@
+"""Where a path that a job names lies: on which share, at which place in it. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from attrs import frozen
+
+from batchhvd.wire.facts.mount_roots import CLUSTER_ROOT, JOB_ROOT
+
+_BIND = (["mount", "--bind"], ["mount", "-B"], ["mount", "-o", "bind"], ["mount", "--rbind"], ["mount", "-R"])
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))(?=/|$)")
+
+
+@frozen
+class Mount:
+    """One mounted share.
+
+    Attributes:
+        root: the variable under which it is mounted, ``JOB_ROOT`` or ``CLUSTER_ROOT``.
+        path: its place below that, normalised.
+        account, share: what is mounted; for a file server the account is "" and the share is the file server's id; for
+            a directory of the machine both are "".
+        inside: the directory of the share that is mounted, "" for all of it; or the machine's directory.
+    """
+
+    root: str
+    path: str
+    account: str
+    share: str
+    inside: str = ""
+
+    @property
+    def unmanaged(self) -> bool:
+        """Whether it is a directory of the machine."""
+        return not self.account and not self.share
+
+
+def share_of(url: str, account: str) -> tuple[str, str] | None:
+    """Returns share and directory of an ``azureFileUrl`` of this account, None where it is no such URL.
+
+    Both forms are taken: ``https://ACCOUNT.file.HOST/SHARE`` and ``http://127.0.0.1:PORT/ACCOUNT/SHARE``.
+    """
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").lower()
+    except ValueError:
+        return None
+    names = [unquote(name) for name in parts.path.split("/") if name]
+    owner = host.partition(".file.")[0] if ".file." in host else "".join(names[:1])
+    names = names if ".file." in host else names[1:]
+    if owner != account or parts.scheme not in ("http", "https") or not names or not inside("/".join(names)):
+        return None
+    return names[0], "/".join(names[1:])
+
+
+def bound(command: str) -> str | None:
+    """Returns the directory that a mount command binds, ``mount --bind DIRECTORY``; None for any other command."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return None
+    flags, directory = words[:-1], "".join(words[-1:])
+    if flags not in _BIND or not directory.startswith("/") or "\0" in directory:
+        return None
+    return posixpath.normpath(directory)
+
+
+def inside(path: str) -> bool:
+    """Says whether a relative path stays below where it starts, and is one that a file system can hold."""
+    return not path.startswith("/") and ".." not in path.split("/") and "\0" not in path
+
+
+def of(volumes: Mapping[str, Any], root: str) -> Iterator[Mount]:
+    """Yields the mounts of one ``mountVolumes`` block; entries that are no share are left out."""
+    for entry in volumes.get("azureFileShares", ()):
+        found = share_of(entry["azureFileUrl"], entry["accountName"])
+        if found is not None:
+            yield Mount(root, posixpath.normpath(entry["relativeMountPath"]), entry["accountName"], *found)
+    for entry in volumes.get("fileServers", ()):
+        path, directory = posixpath.normpath(entry["relativeMountPath"]), entry.get("sourceDirectory", "")
+        yield Mount(root, path, "", entry["fileServer"]["id"], directory.strip("/"))
+    for entry in volumes.get("unmanagedFileSystems", ()):
+        found_directory = bound(entry["mountCommand"])
+        if found_directory is not None:
+            yield Mount(root, posixpath.normpath(entry["relativeMountPath"]), "", "", found_directory)
+
+
+def every(job: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Mount]:
+    """Returns the mounts that a job sees, from the ``properties`` of the job and of its cluster."""
+    setup = cluster.get("nodeSetup", {}).get("mountVolumes", {})
+    return [*of(job.get("mountVolumes", {}), JOB_ROOT), *of(setup, CLUSTER_ROOT)]
+
+
+def locate(path: str, mounts: list[Mount]) -> tuple[Mount, str] | None:
+    """Returns the mount that a path such as ``$AZ_BATCHAI_JOB_MOUNT_ROOT/share/logs`` lies on, and the place in it.
+
+    None where it lies on no mount, or would leave it.
+    """
+    variable = _VARIABLE.match(path)
+    if variable is None:
+        return None
+    root, rest = variable.group(1) or variable.group(2), path[variable.end() :].lstrip("/")
+    if not inside(rest):
+        return None
+    place = posixpath.normpath(rest or ".")
+    for mount in mounts:
+        if mount.root == root and (place == mount.path or place.startswith(mount.path + "/")):
+            return mount, posixpath.join(mount.inside, place[len(mount.path) :].lstrip("/")).rstrip("/")
+    return None
+
+
+def segment(id: str, last: str) -> str:
+    """Returns the part of a path that makes outputs a resource's own, from the resource's id and a last name."""
+    parts = id.strip("/").split("/")
+    return "/".join([parts[1], parts[3], *parts[6:], last])

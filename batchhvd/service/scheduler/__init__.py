@@ -1,0 +1,1 @@
+"""Makes true what the requests ask for."""

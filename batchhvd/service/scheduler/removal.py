@@ -1,0 +1,60 @@
+"""Takes away what is to be deleted, from the bottom up: a resource goes when nothing lives in it any more."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from batchhvd.service.store.records import Record, Store
+
+_ENDED = ("succeeded", "failed")
+_STORAGE = ("storageAccounts", "fileServers")
+
+
+def run(store: Store, root: Path) -> bool:
+    """Removes what may go now and says whether something has to wait for its processes to end."""
+    doomed = store.doomed()
+    if not doomed:
+        return False
+    active = store.active()
+    left = [record for record in sorted(doomed, key=_depth) if not _remove(store, root, record, active)]
+    return bool(left)
+
+
+def _depth(record: Record) -> tuple[int, int]:
+    """Puts what lies deep first, and storage last on its level: jobs write to it until they have ended."""
+    return -record.id.count("/"), record.type in _STORAGE
+
+
+def _remove(store: Store, root: Path, record: Record, active: Sequence[Record]) -> bool:
+    if _in_use(store, record, active):
+        return False
+    if record.type == "jobs":
+        _discard(root / "tasks" / record.private["uuid"])
+    elif record.type in _STORAGE:
+        name = record.document["name"] if record.type == "storageAccounts" else record.private["account"]
+        _discard(root / "shares" / name)
+    store.delete(record.id)
+    return True
+
+
+def _in_use(store: Store, record: Record, active: Sequence[Record]) -> bool:
+    if record.type == "jobs":
+        return record.document["properties"]["executionState"] not in _ENDED
+    if record.type == "clusters":
+        return bool(record.private.get("preparing")) or any(_cluster(job) == record.id.lower() for job in active)
+    if record.type in _STORAGE:
+        return any(job.id.lower().startswith(record.parent + "/") for job in active)
+    return bool(store.under(record.id))
+
+
+def _cluster(job: Record) -> str:
+    return str(job.document["properties"]["cluster"]["id"]).lower()
+
+
+def _discard(folder: Path) -> None:
+    """Removes a folder; it is gone under its name at once, however long the rest takes."""
+    if folder.exists():
+        shutil.rmtree(folder.rename(folder.with_name(f".deleted-{uuid.uuid4().hex}")), ignore_errors=True)

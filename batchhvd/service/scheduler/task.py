@@ -1,0 +1,280 @@
+"""Turns the documents of a job and its cluster into the task that an engine runs. Pure: it touches no file."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+from batchhvd.engines.base import Task
+from batchhvd.service.batchai import vm_sizes
+from batchhvd.service.mounts import model as mounts
+from batchhvd.service.mounts.model import Mount
+from batchhvd.service.store.records import Record
+from batchhvd.wire.facts.mount_roots import CLUSTER_ROOT, JOB_ROOT
+
+Document = Mapping[str, Any]
+STALL_SECONDS, STALL_ACTION, RETRIES = "BATCHHVD_STALL_SECONDS", "BATCHHVD_STALL_ACTION", "BATCHHVD_RETRIES"
+_FOLDERS = {JOB_ROOT: "mounts", CLUSTER_ROOT: "cluster"}
+
+
+@frozen
+class Site:
+    """What a service decides for all its jobs.
+
+    Attributes:
+        python: the interpreter of jobs that name none.
+        prepare: where preparations run: ``"overlay"``, ``"host"`` or ``"skip"``.
+        layers: absolute path of the directory of prepared layers, or "".
+        options: the engine's own settings.
+        directories: the directories of the machine that jobs may mount.
+    """
+
+    python: str
+    prepare: str = "overlay"
+    layers: str = ""
+    options: Mapping[str, str] = field(factory=dict)
+    directories: Sequence[str] = ()
+
+
+@frozen
+class Run:
+    """One attempt at a job.
+
+    Attributes:
+        folder: the task's folder.
+        nodes: the names of the nodes it was given.
+        attempt: from 1.
+    """
+
+    folder: Path
+    nodes: tuple[str, ...]
+    attempt: int = 1
+
+
+@frozen
+class Plan:
+    """A task with what must lie on the disk before it starts.
+
+    Attributes:
+        task: what the engine runs.
+        links: the symbolic links to make, and what they lead to.
+        directories: the directories to make: of the logs and of the outputs.
+    """
+
+    task: Task
+    links: Mapping[Path, Path]
+    directories: tuple[Path, ...]
+
+
+def build(job: Record, cluster: Record, targets: Mapping[Mount, Path], run: Run, site: Site) -> Plan:
+    """Returns the plan of one attempt.
+
+    Args:
+        job: the job.
+        cluster: its cluster.
+        targets: the directory that each of the job's mounts leads to.
+        run: where and on which nodes it runs.
+        site: what the service decides.
+    """
+    properties = job.document["properties"]
+    launch, command, script = _command(properties, site)
+    outputs = output_directories(properties, targets)
+    task = Task(
+        name=re.sub(r"[^\w.-]", "-", job.document["name"], flags=re.ASCII),
+        folder=str(run.folder),
+        nodes=run.nodes,
+        ranks=spread(process_count(properties), len(run.nodes)),
+        launch=launch,
+        command=command,
+        script=script,
+        preparation=_preparation(properties),
+        prepare=site.prepare,
+        layers=site.layers,
+        environment=dict(_variables(job, cluster, run, site)),
+        secrets=job.private.get("secrets", {}),
+        logs=str(outputs["stdouterr"]),
+        notices=tuple(_notices(job)),
+        wall_seconds=seconds(properties.get("constraints", {}).get("maxWallClockTime", "P7D")),
+        attempt=run.attempt,
+        options=site.options,
+        **_stall(properties),
+    )
+    links = {run.folder / _FOLDERS[mount.root] / mount.path: target for mount, target in targets.items()}
+    return Plan(task, links, tuple(outputs.values()))
+
+
+def mounts_of(job: Record, cluster: Record) -> list[Mount]:
+    """Returns the mounts of a job, its cluster's among them."""
+    return mounts.every(job.document["properties"], cluster.document["properties"])
+
+
+def output_directories(properties: Document, targets: Mapping[Mount, Path]) -> dict[str, Path]:
+    """Returns where each output directory lies, by its id; ``stdouterr`` is that of the logs.
+
+    Raises:
+        ValueError: a prefix lies on no mount; the message is the prefix.
+    """
+    segment = properties["jobOutputDirectoryPathSegment"]
+    found = {"stdouterr": _resolve(properties["stdOutErrPathPrefix"], targets) / segment / "stdouterr"}
+    for entry in properties.get("outputDirectories", ()):
+        place = posixpath.join(segment, entry.get("pathSuffix", "").strip("/"))
+        found[entry["id"]] = _resolve(entry["pathPrefix"], targets) / place
+    return found
+
+
+def segments(properties: Document, targets: Mapping[Mount, Path]) -> list[Path]:
+    """Returns the directories that hold all that is this job's own, one for each prefix."""
+    prefixes = [properties["stdOutErrPathPrefix"], *(e["pathPrefix"] for e in properties.get("outputDirectories", ()))]
+    found = [_resolve(prefix, targets) / properties["jobOutputDirectoryPathSegment"] for prefix in prefixes]
+    return list(dict.fromkeys(found))
+
+
+def _resolve(path: str, targets: Mapping[Mount, Path]) -> Path:
+    found = mounts.locate(path, list(targets))
+    if found is None:
+        raise ValueError(path)
+    mount, _ = found
+    place = posixpath.normpath(path.partition("/")[2] or ".")
+    return targets[mount] / place[len(mount.path) :].lstrip("/")
+
+
+def locate(path: str, targets: Mapping[Mount, Path]) -> Path | None:
+    """Returns where a path below a mount root lies on the disk, None where it lies on no mount."""
+    try:
+        return _resolve(path, targets)
+    except ValueError:
+        return None
+
+
+def script_of(properties: Document) -> str:
+    """Returns the path of the job's script with its variables, "" where it has none."""
+    return str(properties.get("horovodSettings", {}).get("pythonScriptFilePath", ""))
+
+
+def process_count(properties: Document) -> int:
+    """Returns how many ranks a job has: one a node, where it does not say."""
+    block = properties.get("horovodSettings") or properties.get("customMpiSettings") or {}
+    return int(block.get("processCount") or properties["nodeCount"])
+
+
+def spread(ranks: int, nodes: int) -> tuple[int, ...]:
+    """Returns how many ranks each node runs: evenly, the first ones taking what is left over."""
+    each, left = divmod(ranks, nodes)
+    return tuple(each + (index < left) for index in range(nodes))
+
+
+def retries(properties: Document) -> int | None:
+    """Returns how often a job asks to be started again after a failure, None where it does not say."""
+    value = _own(properties).get(RETRIES)
+    return int(value) if value is not None and value.isdigit() else None
+
+
+def seconds(duration: str) -> float:
+    """Returns the seconds of an ISO 8601 duration of days and smaller, or of ``7.00:00:00``.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    iso = re.fullmatch(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", duration)
+    span = re.fullmatch(r"(?:(\d+)\.)?(\d+):(\d+):(\d+(?:\.\d+)?)", duration)
+    parts = iso or span
+    if parts is None:
+        raise ValueError(f"{duration!r} is no duration")
+    days, hours, minutes, rest = (float(part or 0) for part in parts.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + rest
+
+
+def _command(properties: Document, site: Site) -> tuple[str, str, str]:
+    """Returns how a job is launched, the command line of a rank, and the script that must be there."""
+    if "horovodSettings" in properties:
+        block = properties["horovodSettings"]
+        words = [quote(block.get("pythonInterpreterPath") or site.python), quote(block["pythonScriptFilePath"])]
+        arguments = protect(block.get("commandLineArgs", ""))
+        return "horovod", " ".join([*words, arguments]).strip(), block["pythonScriptFilePath"]
+    if "customMpiSettings" in properties:
+        return "mpi", protect(properties["customMpiSettings"]["commandLine"]), ""
+    return "single", protect(properties["customToolkitSettings"]["commandLine"]), ""
+
+
+def _preparation(properties: Document) -> str | None:
+    command = properties.get("jobPreparation", {}).get("commandLine")
+    return None if command is None else protect(command)
+
+
+def quote(path: str) -> str:
+    """Quotes a path for a shell that still has to expand the variables in it."""
+    return '"' + re.sub(r'(["\\`]|\$(?![\w{]))', r"\\\1", path) + '"'
+
+
+_UNQUOTED = re.compile(
+    r"""\\. | '[^']*' | "(?:\\.|[^"\\])*" | \$(?: (AZ_BATCHAI_\w+) | \{(AZ_BATCHAI_\w+)\} )""", re.VERBOSE | re.DOTALL
+)
+
+
+def protect(command: str) -> str:
+    """Quotes the ``$AZ_BATCHAI_…`` of a command line that stand outside quotes.
+
+    Batch AI's own paths had no blanks, so nobody quoted these variables; the service's root may have some.
+    """
+
+    def replace(found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        return f'"${{{name}}}"' if name else found[0]
+
+    return _UNQUOTED.sub(replace, command)
+
+
+def _variables(job: Record, cluster: Record, run: Run, site: Site) -> Iterator[tuple[str, str]]:
+    properties = job.document["properties"]
+    size = vm_sizes.size(cluster.document["properties"]["vmSize"])
+    yield "PATH", f"{posixpath.dirname(site.python)}:$PATH"
+    yield "PYTHONUNBUFFERED", "1"
+    yield "PYTHONFAULTHANDLER", "1"
+    yield CLUSTER_ROOT, str(run.folder / _FOLDERS[CLUSTER_ROOT])
+    yield JOB_ROOT, str(run.folder / _FOLDERS[JOB_ROOT])
+    yield "AZ_BATCHAI_JOB_NAME", job.document["name"]
+    yield "AZ_BATCHAI_SHARED_JOB_TEMP", str(run.folder / "shared")
+    yield "AZ_BATCHAI_MPI_HOST_FILE", str(run.folder / "hostfile")
+    yield "AZ_BATCHAI_NODE_LIST", ";".join(run.nodes)
+    yield "AZ_BATCHAI_NUM_GPUS", str(size.gpus)
+    segment = properties["jobOutputDirectoryPathSegment"]
+    yield "AZ_BATCHAI_STDOUTERR_DIR", posixpath.join(properties["stdOutErrPathPrefix"], segment, "stdouterr")
+    for entry in properties.get("inputDirectories", ()):
+        yield f"AZ_BATCHAI_INPUT_{entry['id']}", entry["path"]
+    for entry in properties.get("outputDirectories", ()):
+        path = posixpath.join(entry["pathPrefix"], segment, entry.get("pathSuffix", "").strip("/")).rstrip("/")
+        yield f"AZ_BATCHAI_OUTPUT_{entry['id']}", path
+    yield from _own(properties).items()
+
+
+def of_setup(setup: Document, folder: Path, site: Site) -> dict[str, str]:
+    """Returns the variables of a cluster's setup task."""
+    own = {"PATH": f"{posixpath.dirname(site.python)}:$PATH", CLUSTER_ROOT: str(folder / _FOLDERS[CLUSTER_ROOT])}
+    return own | _own(setup)
+
+
+def _own(properties: Document) -> dict[str, str]:
+    return {entry["name"]: entry.get("value", "") for entry in properties.get("environmentVariables", ())}
+
+
+def _stall(properties: Document) -> dict[str, Any]:
+    own = _own(properties)
+    limit, action = own.get(STALL_SECONDS, "600"), own.get(STALL_ACTION, "warn")
+    return {
+        "stall_seconds": float(limit) if re.fullmatch(r"\d+(\.\d+)?", limit) and float(limit) else None,
+        "stall_action": "stop" if action == "stop" else "warn",
+    }
+
+
+def _notices(job: Record) -> Sequence[str]:
+    properties = job.document["properties"]
+    found = [f"warning: {text}" for text in job.private.get("warnings", ())]
+    if "containerSettings" in properties:
+        image = properties["containerSettings"]["imageSourceRegistry"]["image"]
+        found.append(f"the container image {image} is not run: the job runs on the machine itself")
+    return found

@@ -1,0 +1,1 @@
+"""The only state of the service."""

@@ -1,0 +1,1 @@
+"""What a job and a cluster are made of: values to and from job.json and cluster.json."""

@@ -1,0 +1,192 @@
+"""What a cluster is made of, to and from the published cluster.json."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import field, frozen
+
+from batchhvd.errors import SpecError
+from batchhvd.spec import document as specdocument
+from batchhvd.spec import json_source as jobfile
+from batchhvd.spec.json_source import Source
+
+_KIND = "ClusterBaseProperties"
+PRIORITIES = ("dedicated", "lowpriority")
+
+
+def _check_count(_owner: Any, attribute: Any, value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise SpecError(f"{attribute.name} is {value!r}", remedy="give a whole number, 0 or more")
+
+
+@frozen
+class AutoScale:
+    """A cluster that grows and shrinks with its jobs.
+
+    Attributes:
+        minimum: the fewest nodes.
+        maximum: the most nodes.
+        initial: how many it starts with, ``minimum`` by default.
+
+    Raises:
+        SpecError: not 0 ≤ minimum ≤ initial ≤ maximum.
+    """
+
+    minimum: int = field(validator=_check_count)
+    maximum: int = field(validator=_check_count)
+    initial: int = field(validator=_check_count)
+
+    @initial.default
+    def _minimum(self) -> int:
+        return self.minimum
+
+    def __attrs_post_init__(self) -> None:
+        if not self.minimum <= self.initial <= self.maximum:
+            problem = f"{self.minimum} to {self.maximum} nodes, beginning with {self.initial}, cannot be"
+            raise SpecError(problem, remedy="give minimum ≤ initial ≤ maximum")
+
+    def block(self) -> dict[str, int]:
+        """Returns the wire's ``autoScale`` object."""
+        counts = {"minimumNodeCount": self.minimum, "maximumNodeCount": self.maximum}
+        return {**counts, **({"initialNodeCount": self.initial} if self.initial != self.minimum else {})}
+
+
+@frozen(kw_only=True)
+class ClusterSpec:
+    """What a cluster is made of.
+
+    Attributes:
+        vm_size: the size of its machines, such as ``"Standard_NC6"``.
+        nodes: how many nodes, or ``AutoScale``.
+        priority: ``"dedicated"`` or ``"lowpriority"``.
+        user: the administrator's name on the nodes, or None where the client chooses.
+        ssh_key: the administrator's public key, or None.
+        password: the administrator's password, or None; never shown.
+        location: what older files say at the top; since 2018-05-01 the workspace decides.
+        extra: all other ``properties`` as the wire has them, such as ``nodeSetup``; never shown.
+        warnings: what was odd in the file that it was read from.
+
+    Raises:
+        SpecError: a value is out of its range.
+    """
+
+    vm_size: str
+    nodes: int | AutoScale = 0
+    priority: str = "dedicated"
+    user: str | None = None
+    ssh_key: str | None = None
+    password: str | None = field(default=None, repr=False)
+    location: str | None = None
+    extra: Mapping[str, Any] = field(factory=dict, repr=False)
+    warnings: tuple[str, ...] = field(default=(), eq=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        if not self.vm_size:
+            raise SpecError("vmSize is missing", pointer="/vmSize", remedy='give a size, such as "Standard_NC6"')
+        if self.priority not in PRIORITIES:
+            raise SpecError(f'"{self.priority}" is no priority', remedy=f"allowed: {', '.join(PRIORITIES)}")
+        if not isinstance(self.nodes, AutoScale) and (not isinstance(self.nodes, int) or self.nodes < 0):
+            raise SpecError(f"{self.nodes!r} nodes cannot be", remedy="give a number, 0 or more, or AutoScale(0, 4)")
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str], *, account: object = None, **given: Any) -> ClusterSpec:
+        """Reads a cluster.json; what is given here wins over the file.
+
+        Args:
+            path: the file.
+            account: the storage account for its placeholders, by name or as an object.
+            **given: any field, such as ``vm_size="Standard_D1"`` or ``nodes=AutoScale(0, 3)``; None is not given.
+
+        Raises:
+            SpecError: the file or a value is wrong, or neither says the size of the machines.
+        """
+        return cls._open(jobfile.read(path), account, given)
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any], *, account: object = None, **given: Any) -> ClusterSpec:
+        """Returns the value of a document in the wire's shape, as ``read`` does for a file."""
+        return cls._open(Source(dict(document)), account, given)
+
+    @classmethod
+    def _open(cls, source: Source, account: object, given: Mapping[str, Any]) -> ClusterSpec:
+        opened, notices = specdocument.opened(source, _KIND, account)
+        fields = _fields(opened, specdocument.cleaned(opened.value["properties"]))
+        wanted = {name: value for name, value in given.items() if value is not None}
+        fields = {"location": opened.value.get("location"), **fields, **wanted, "warnings": notices}
+        if not fields.get("vm_size"):
+            remedy = 'add "vmSize" to the file, or give vm_size=… (on the command line --vm-size)'
+            raise source.fault("/properties", "vmSize is missing", remedy)
+        with specdocument.placed(source, "/properties"):
+            return cls(**fields)
+
+    def document(self) -> dict[str, Any]:
+        """Returns the wire's document, without password and keys."""
+        found: dict[str, Any] = specdocument.public(self.request({}))
+        return {**({"location": self.location} if self.location else {}), **found}
+
+    def request(self, keys: Mapping[str, str]) -> dict[str, Any]:
+        """Returns the body that creates the cluster, keys and password included.
+
+        Args:
+            keys: account keys by account name, for the ``accounts`` that need one.
+        """
+        account = {
+            "adminUserName": self.user,
+            "adminUserSshPublicKey": self.ssh_key,
+            "adminUserPassword": self.password,
+        }
+        fixed = {
+            "vmSize": self.vm_size,
+            "vmPriority": self.priority if self.priority != "dedicated" else None,
+            "scaleSettings": self._scale(),
+            "userAccountSettings": account,
+        }
+        properties = specdocument.merged(specdocument.cleaned(fixed), self.extra)
+        return {"properties": specdocument.with_keys(properties, keys)}
+
+    def accounts(self) -> tuple[str, ...]:
+        """Returns the names of the storage accounts whose keys ``request`` needs."""
+        return specdocument.accounts(self.extra)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Writes a cluster.json, without password and keys."""
+        specdocument.written(path, "cluster", self.document())
+
+    def _scale(self) -> dict[str, Any]:
+        if isinstance(self.nodes, AutoScale):
+            return {"autoScale": self.nodes.block()}
+        return {"manual": {"targetNodeCount": self.nodes}}
+
+
+def _fields(source: Source, properties: dict[str, Any]) -> dict[str, Any]:
+    """Takes the fields of ``ClusterSpec`` out of the wire's properties; the rest is ``extra``."""
+    rest = dict(properties)
+    user = dict(rest.pop("userAccountSettings", {}))
+    fields = {
+        "vm_size": rest.pop("vmSize", None),
+        "priority": rest.pop("vmPriority", "dedicated").lower(),
+        "user": user.pop("adminUserName", None),
+        "ssh_key": user.pop("adminUserSshPublicKey", None),
+        "password": user.pop("adminUserPassword", None),
+    }
+    scale = dict(rest.pop("scaleSettings", {}))
+    with specdocument.placed(source, "/properties/scaleSettings"):
+        fields["nodes"], scale = _nodes(scale)
+    left = {"userAccountSettings": user, "scaleSettings": scale}
+    return {**fields, "extra": {**rest, **{name: value for name, value in left.items() if value}}}
+
+
+def _nodes(scale: dict[str, Any]) -> tuple[int | AutoScale, dict[str, Any]]:
+    if "manual" in scale and "autoScale" in scale:
+        raise SpecError("both manual and autoScale are there", remedy="keep one of them")
+    if "autoScale" in scale:
+        auto = dict(scale.pop("autoScale"))
+        low, high = auto.pop("minimumNodeCount"), auto.pop("maximumNodeCount")
+        nodes = AutoScale(low, high, auto.pop("initialNodeCount", low))
+        return nodes, {**scale, **({"autoScale": auto} if auto else {})}
+    manual = dict(scale.pop("manual", {}))
+    count = manual.pop("targetNodeCount", 0)
+    return count, {**scale, **({"manual": manual} if manual else {})}

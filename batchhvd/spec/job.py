@@ -1,0 +1,258 @@
+"""What a job and a cluster are made of: frozen values, to and from the published files.
+
+    JobSpec(nodes, task, logs, mounts, …)      task: Horovod, CustomMpi, CustomToolkit or OtherToolkit
+    ClusterSpec(vm_size, nodes, …)             nodes: a number or AutoScale (clusterspec.py)
+
+A value read from a file and one written in Python are equal where they mean the same. Variables such as
+``$AZ_BATCHAI_JOB_MOUNT_ROOT`` stay as they are: only the node knows their values.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from attrs import field, frozen
+
+from batchhvd.errors import SpecError
+from batchhvd.spec import document as specdocument
+from batchhvd.spec import json_source as jobfile
+from batchhvd.spec import reading as jobfields
+from batchhvd.spec.cluster import AutoScale, ClusterSpec
+from batchhvd.spec.json_source import Source
+from batchhvd.spec.mounts import Mount, MountPath, Volume
+from batchhvd.spec.placeholders import Mountable
+from batchhvd.spec.toolkits import (
+    CustomMpi,
+    CustomToolkit,
+    Horovod,
+    InputDirectory,
+    OtherToolkit,
+    OutputDirectory,
+    Task,
+)
+from batchhvd.wire.facts.times import write_duration
+
+__all__ = [
+    "AutoScale",
+    "ClusterSpec",
+    "CustomMpi",
+    "CustomToolkit",
+    "Horovod",
+    "InputDirectory",
+    "JobSpec",
+    "Mount",
+    "MountPath",
+    "OtherToolkit",
+    "OutputDirectory",
+    "Volume",
+]
+
+_KIND = "JobBaseProperties"
+PRIORITIES = ("low", "normal", "high")
+
+
+def _check_nodes(_owner: Any, _attribute: Any, value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise SpecError(f"{value!r} is no number of nodes", pointer="/nodeCount", remedy="give 1 or more")
+
+
+def _check_logs(_owner: Any, _attribute: Any, value: Any) -> None:
+    if not value.strip():
+        remedy = 'give a directory on a mount, such as mount / "logs"'
+        raise SpecError("there is no place for the logs", pointer="/stdOutErrPathPrefix", remedy=remedy)
+
+
+def _check_once(names: Iterable[str], pointer: str, how: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise SpecError(f'"{name}" is {how} twice', pointer=pointer, remedy="keep one of them, or rename it")
+        seen.add(name)
+
+
+def _mounts(values: Iterable[Mount]) -> tuple[Mount, ...]:
+    return tuple(values)
+
+
+def _volumes(values: Iterable[Volume]) -> tuple[Volume, ...]:
+    return tuple(values)
+
+
+def _inputs(values: Iterable[InputDirectory]) -> tuple[InputDirectory, ...]:
+    return tuple(values)
+
+
+def _outputs(values: Iterable[OutputDirectory]) -> tuple[OutputDirectory, ...]:
+    return tuple(values)
+
+
+def _variables(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    return dict(values)
+
+
+@frozen(kw_only=True)
+class JobSpec:
+    """What a job is made of: what runs, on how many nodes, with which files.
+
+    Attributes:
+        nodes: how many nodes it gets, all at once.
+        task: what runs.
+        logs: the directory on a mount that takes the log files.
+        mounts: the file shares that it sees.
+        volumes: other volumes.
+        preparation: a shell command line that runs once on each node before, or None.
+        image: the container image, or None.
+        environment: variables of every process.
+        secrets: variables whose values nobody gets to see (or, instead of a value, the wire's reference to a vault).
+        inputs: directories to read, by id.
+        outputs: directories to write, by id.
+        max_seconds: the longest time that it may run, or None for the service's own (a week).
+        priority: ``"low"``, ``"normal"`` or ``"high"``.
+        extra: all other ``properties`` as the wire has them; never shown.
+        cluster: the id of the cluster that the file names; the one that it is created on counts.
+        warnings: what was odd in the file that it was read from.
+
+    Raises:
+        SpecError: a value is out of its range, or two mounts have one path.
+    """
+
+    nodes: int = field(validator=_check_nodes)
+    task: Task
+    logs: str = field(converter=str, validator=_check_logs)
+    mounts: tuple[Mount, ...] = field(default=(), converter=_mounts)
+    volumes: tuple[Volume, ...] = field(default=(), converter=_volumes)
+    preparation: str | None = None
+    image: str | None = None
+    environment: Mapping[str, str] = field(factory=dict, converter=_variables)
+    secrets: Mapping[str, Any] = field(factory=dict, converter=_variables, repr=False)
+    inputs: tuple[InputDirectory, ...] = field(default=(), converter=_inputs)
+    outputs: tuple[OutputDirectory, ...] = field(default=(), converter=_outputs)
+    max_seconds: float | None = None
+    priority: str = "normal"
+    extra: Mapping[str, Any] = field(factory=dict, repr=False)
+    cluster: str | None = field(default=None, eq=False, repr=False)
+    warnings: tuple[str, ...] = field(default=(), eq=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        if not isinstance(self.task, (Horovod, CustomMpi, CustomToolkit, OtherToolkit)):
+            raise SpecError(f"{self.task!r} is no task", remedy="give Horovod(…), CustomMpi(…) or CustomToolkit(…)")
+        if self.priority not in PRIORITIES:
+            problem, remedy = f'"{self.priority}" is no priority', f"allowed: {', '.join(PRIORITIES)}"
+            raise SpecError(problem, pointer="/schedulingPriority", remedy=remedy)
+        if self.max_seconds is not None and self.max_seconds <= 0:
+            pointer = "/constraints/maxWallClockTime"
+            raise SpecError(f"{self.max_seconds} seconds is no time limit", pointer=pointer, remedy="give more than 0")
+        paths = [mount.path for mount in self.mounts] + [volume.path for volume in self.volumes]
+        _check_once(paths, "/mountVolumes", "mounted")
+        _check_once((directory.id for directory in self.inputs), "/inputDirectories", "given")
+        _check_once((directory.id for directory in self.outputs), "/outputDirectories", "given")
+
+    @property
+    def ranks(self) -> int:
+        """The number of processes in all."""
+        if isinstance(self.task, (Horovod, CustomMpi)):
+            return self.task.processes or self.nodes
+        return 1 if isinstance(self.task, CustomToolkit) else self.nodes
+
+    @classmethod
+    def read(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        account: object = None,
+        mounts: Mapping[str, Mountable] | None = None,
+    ) -> JobSpec:
+        """Reads a job.json.
+
+        Args:
+            path: the file.
+            account: the storage account that stands for ``<AZURE_BATCHAI_STORAGE_ACCOUNT>``, by name or as an object.
+            mounts: shares by the path where the file mounts them, instead of those that it names.
+
+        Raises:
+            SpecError: the file is wrong or a placeholder is left, with file, line, column and what would be right.
+        """
+        return cls._open(jobfile.read(path), account, mounts)
+
+    @classmethod
+    def from_document(
+        cls,
+        document: Mapping[str, Any],
+        *,
+        account: object = None,
+        mounts: Mapping[str, Mountable] | None = None,
+    ) -> JobSpec:
+        """Returns the value of a document in the wire's shape, as ``read`` does for a file."""
+        return cls._open(Source(dict(document)), account, mounts)
+
+    @classmethod
+    def from_job(cls, document: Mapping[str, Any]) -> JobSpec:
+        """Returns the value of a job as the service shows it: what the service added is left out."""
+        return cls(**jobfields.fields(Source({"properties": jobfields.shown(document["properties"])})))
+
+    @classmethod
+    def _open(cls, source: Source, account: object, mounts: Mapping[str, Mountable] | None) -> JobSpec:
+        opened, notices = specdocument.opened(source, _KIND, account, mounts)
+        fields = jobfields.fields(opened)
+        with specdocument.placed(opened, "/properties"):
+            return cls(**fields, warnings=notices)
+
+    def document(self) -> dict[str, Any]:
+        """Returns the wire's document, without any key, password or secret value."""
+        found: dict[str, Any] = specdocument.public(self._document([{"name": name} for name in self.secrets]))
+        return found
+
+    def request(self, cluster: str, keys: Mapping[str, str]) -> dict[str, Any]:
+        """Returns the body that creates the job, keys and secret values included.
+
+        Args:
+            cluster: the id of the cluster that it runs on.
+            keys: account keys by account name, for the ``accounts`` that need one.
+        """
+        body = self._document([_secret(name, value) for name, value in self.secrets.items()])
+        body["properties"]["cluster"] = {"id": cluster}
+        own = {mount.account: mount.key for mount in self.mounts if mount.key}
+        found: dict[str, Any] = specdocument.with_keys(body, {**keys, **own})
+        return found
+
+    def accounts(self) -> tuple[str, ...]:
+        """Returns the names of the storage accounts whose keys ``request`` needs."""
+        own = {mount.account for mount in self.mounts if mount.key}
+        return tuple(name for name in specdocument.accounts(self._document([])) if name not in own)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Writes a job.json, without any key, password or secret value."""
+        specdocument.written(path, "job", self.document())
+
+    def _document(self, secrets: list[dict[str, Any]]) -> dict[str, Any]:
+        image = {"imageSourceRegistry": {"image": self.image}}
+        longest = write_duration(timedelta(seconds=self.max_seconds)) if self.max_seconds else None
+        fixed = {
+            "schedulingPriority": self.priority if self.priority != "normal" else None,
+            "nodeCount": self.nodes,
+            "stdOutErrPathPrefix": self.logs,
+            "mountVolumes": self._volumes(),
+            "jobPreparation": {"commandLine": self.preparation},
+            "containerSettings": image,
+            "inputDirectories": [directory.block() for directory in self.inputs],
+            "outputDirectories": [directory.block() for directory in self.outputs],
+            "environmentVariables": [{"name": name, "value": value} for name, value in self.environment.items()],
+            "secrets": secrets,
+            "constraints": {"maxWallClockTime": longest},
+        }
+        cluster = {"cluster": {"id": self.cluster}} if self.cluster else {}
+        task = {self.task.wire: self.task.block()}
+        return {"properties": specdocument.merged({**specdocument.cleaned(fixed), **cluster, **task}, self.extra)}
+
+    def _volumes(self) -> dict[str, list[dict[str, Any]]]:
+        found = {"azureFileShares": [mount.block() for mount in self.mounts]}
+        for volume in self.volumes:
+            found.setdefault(volume.kind, []).append(volume.block())
+        return found
+
+
+def _secret(name: str, value: Any) -> dict[str, Any]:
+    return {"name": name, "valueSecretReference" if isinstance(value, Mapping) else "value": value}

@@ -1,0 +1,345 @@
+"""Copying files to and from a share: in parallel, only what changed, going on where it was cut, checked at the end.
+
+A file on the share that is not whole yet carries the MD5 it shall have in its metadata; once it is whole, in its
+properties, and in the metadata when it was written: a job that writes it later does not care for its MD5. A file on
+this machine that is not whole yet has another name until it is.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from threading import Event, Lock
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field, frozen
+
+from batchhvd.errors import ConflictError
+
+if TYPE_CHECKING:
+    from azure.storage.fileshare import ShareClient, ShareFileClient
+
+PIECE = 4 << 20
+"""Bytes of one request. Source: Azure Files writes 4 MiB at most at once, and checks an MD5 for as many."""
+
+_PROMISED = "batchhvd_md5"  # metadata: the MD5, in hex, that a file shall have
+_WRITTEN = "batchhvd_written"  # metadata: when the file with the MD5 of its properties was written
+_AHEAD = 4  # pieces of one file that are under way at once
+_TRIES = 3  # downloads of one file that is written meanwhile
+
+Progress = Callable[[int, int], None]
+"""Takes the bytes that are done and the bytes in all, each time that they change; from any thread, one at a time."""
+
+
+@frozen
+class Transfer:
+    """What a transfer did.
+
+    Attributes:
+        files: how many files were copied.
+        unchanged: how many were the same already.
+        bytes: bytes sent over the connection.
+        seconds: how long it took.
+        paths: where the files are now, in order: paths in the share after an upload, local ones after a download.
+    """
+
+    files: int
+    unchanged: int
+    bytes: int
+    seconds: float
+    paths: tuple[str, ...] = field(repr=False)
+
+    def __str__(self) -> str:
+        """Says it in a line."""
+        rate = f", {self.bytes / self.seconds / 1e6:.1f} MB/s" if self.bytes and self.seconds else ""
+        same = f", {self.unchanged} unchanged" if self.unchanged else ""
+        noun = "file" if self.files == 1 else "files"
+        return f"{self.files} {noun}{same}, {self.bytes} bytes in {self.seconds:.1f} s{rate}"
+
+
+@define
+class _Meter:
+    """Counts bytes over all threads."""
+
+    report: Progress | None
+    total: int = 0
+    done: int = 0
+    sent: int = 0
+    _lock: Lock = field(factory=Lock)
+    _stopped: Event = field(factory=Event)
+
+    def stop(self) -> None:
+        """Lets no further piece begin."""
+        self._stopped.set()
+
+    def go_on(self) -> None:
+        """Is called before each piece; raises after ``stop``."""
+        if self._stopped.is_set():
+            raise CancelledError
+
+    def expect(self, size: int) -> None:
+        with self._lock:
+            self.total += size
+
+    def add(self, size: int, *, sent: bool = True) -> None:
+        with self._lock:
+            self.done += size
+            self.sent += size if sent else 0
+            if self.report is not None:
+                self.report(self.done, self.total)
+
+
+def upload(
+    client: ShareClient,
+    sources: Sequence[tuple[Path, str]],
+    *,
+    make_folder: Callable[[str], None],
+    parallel: int = 8,
+    progress: Progress | None = None,
+) -> Transfer:
+    """Copies files to a share.
+
+    Args:
+        client: the share.
+        sources: local files, each with its path in the share.
+        make_folder: creates a folder of the share and those above it, where they are missing.
+        parallel: how many files at once.
+        progress: is told how far it is.
+
+    Raises:
+        NotFoundError: a local file is not there.
+        ServiceError: the service refused; what was copied stays, and the next upload goes on behind it.
+    """
+    meter = _Meter(progress)
+    for source, _ in sources:
+        meter.expect(_size(source))
+    for folder in sorted({target.rpartition("/")[0] for _, target in sources} - {""}):
+        make_folder(folder)
+
+    def copy(source: Path, target: str) -> bool:
+        return _upload_one(client.get_file_client(target), source, meter)
+
+    return _all(copy, sources, meter, parallel, [target for _, target in sources])
+
+
+def download(
+    client: ShareClient, targets: Sequence[tuple[str, Path]], *, parallel: int = 8, progress: Progress | None = None
+) -> Transfer:
+    """Copies files from a share.
+
+    Args:
+        client: the share.
+        targets: paths in the share, each with the local path to write.
+        parallel: how many files at once.
+        progress: is told how far it is.
+
+    Raises:
+        NotFoundError: a file is not there; nothing is left of it here.
+        ConflictError: a file was written again and again meanwhile.
+    """
+    meter = _Meter(progress)
+    for _, target in targets:
+        target.parent.mkdir(parents=True, exist_ok=True)
+
+    def copy(target: Path, path: str) -> bool:
+        return _download_one(client.get_file_client(path), target, meter)
+
+    pairs = [(target, path) for path, target in targets]
+    return _all(copy, pairs, meter, parallel, [str(target) for _, target in targets])
+
+
+def _all(
+    copy: Callable[[Path, str], bool], pairs: Sequence[tuple[Path, str]], meter: _Meter, parallel: int, paths: list[str]
+) -> Transfer:
+    """Copies all, and stops early when one cannot be."""
+    started = time.monotonic()
+    with ThreadPoolExecutor(max_workers=max(1, parallel)) as pool:
+        running = [pool.submit(copy, *pair) for pair in pairs]
+        try:
+            done, _ = wait(running, return_when=FIRST_EXCEPTION)
+            failed = [future for future in done if future.exception() is not None]
+        finally:  # nothing else begins: after the first failure, on Ctrl-C, and when all is done anyway
+            meter.stop()
+            pool.shutdown(wait=False, cancel_futures=True)
+    copied = [future.result() for future in failed[:1] or running]
+    return Transfer(sum(copied), len(copied) - sum(copied), meter.sent, time.monotonic() - started, tuple(paths))
+
+
+def _upload_one(file: ShareFileClient, source: Path, meter: _Meter) -> bool:
+    """Copies one file and says whether there was anything to do."""
+    size, digest = _size(source), _md5(source)
+    there = _properties(file)
+    if there is not None and there.size == size and _known_md5(there) == digest:
+        meter.add(size, sent=False)
+        return False
+    written = _written(file, there, size, digest)
+    if written is None:
+        file.create_file(size, metadata={_PROMISED: digest.hex()})
+    missing = [piece for piece in _pieces(0, size) if not _covered(piece, written or ())]
+    meter.add(size - sum(end - start for start, end in missing), sent=False)
+    _write(file, source, missing, meter)
+    if written and _read_back(file, meter) != digest:
+        # Some file systems cannot tell what was written from what was only made room for.
+        _write(file, source, list(_pieces(0, size)), meter)
+    _keep_promise(file, size, digest)
+    return True
+
+
+def _written(file: ShareFileClient, there: Any, size: int, digest: bytes) -> list[tuple[int, int]] | None:
+    """Returns what an interrupted upload of the same content has written; None where there was none."""
+    if there is None or there.size != size or (there.metadata or {}).get(_PROMISED) != digest.hex():
+        return None
+    # The newer name came with a release between the oldest and the newest that are allowed.
+    ranges = file.list_ranges() if hasattr(file, "list_ranges") else file.get_ranges()
+    return [(int(item["start"]), int(item["end"]) + 1) for item in ranges]
+
+
+def _covered(piece: tuple[int, int], written: Sequence[tuple[int, int]]) -> bool:
+    return any(low <= piece[0] and piece[1] <= high for low, high in written)
+
+
+def _write(file: ShareFileClient, source: Path, pieces: Sequence[tuple[int, int]], meter: _Meter) -> None:
+    """Writes pieces, some at once; with an MD5 for each the service itself refuses what was damaged on the way."""
+
+    def write(piece: tuple[int, int]) -> None:
+        meter.go_on()
+        with source.open("rb") as data:
+            data.seek(piece[0])
+            content = data.read(piece[1] - piece[0])
+        file.upload_range(content, offset=piece[0], length=len(content), validate_content=True)
+        meter.add(len(content))
+
+    if len(pieces) == 1:
+        write(pieces[0])
+        return
+    with ThreadPoolExecutor(max_workers=_AHEAD) as pool:
+        for _ in pool.map(write, pieces):
+            pass
+
+
+def _read_back(file: ShareFileClient, meter: _Meter) -> bytes:
+    digest = hashlib.md5(usedforsecurity=False)
+    for piece in _read_ahead(file, file.get_file_properties(), 0, meter):
+        digest.update(piece or b"")
+    return digest.digest()
+
+
+def _keep_promise(file: ShareFileClient, size: int, digest: bytes) -> None:
+    """Checks that the file is whole, and says so in its properties."""
+    from azure.storage.fileshare import ContentSettings
+
+    file.set_http_headers(ContentSettings(content_md5=bytearray(digest)))
+    found = file.get_file_properties()
+    if found.size != size:
+        raise ConflictError(
+            f"{file.file_name!r} has {found.size} bytes after {size} were uploaded: somebody else writes it. Upload it "
+            "again when nobody does"
+        )
+    file.set_file_metadata({_WRITTEN: str(found.last_write_time)})
+
+
+def _download_one(file: ShareFileClient, target: Path, meter: _Meter) -> bool:
+    """Copies one file and says whether there was anything to do."""
+    for _ in range(_TRIES):
+        there = file.get_file_properties()
+        meter.expect(there.size)
+        if target.is_file() and _size(target) == there.size and _known_md5(there) == _md5(target):
+            meter.add(there.size, sent=False)
+            return False
+        if _fetch(file, there, target, meter):
+            return True
+        meter.expect(-there.size)
+    raise ConflictError(
+        f"{file.file_name!r} was written {_TRIES} times while it was read. Download it when the job has ended",
+        status=412,
+    )
+
+
+def _fetch(file: ShareFileClient, there: Any, target: Path, meter: _Meter) -> bool:
+    """Writes the file under another name, behind what is there of an earlier try, and renames it when it is whole."""
+    scratch = target.with_name(f".{target.name}.{_short(there.etag)}.part")
+    for stale in set(target.parent.glob(f".{glob.escape(target.name)}.*.part")) - {scratch}:
+        stale.unlink()
+    with scratch.open("ab") as data:
+        done = data.tell()
+        meter.add(done, sent=False)
+        for piece in _read_ahead(file, there, done, meter):
+            if piece is None:
+                break
+            data.write(piece)
+            done += len(piece)
+            meter.add(len(piece))
+    if _is_whole(file, there, scratch):
+        scratch.replace(target)
+        return True
+    scratch.unlink()
+    meter.add(-done, sent=False)
+    return False
+
+
+def _is_whole(file: ShareFileClient, there: Any, scratch: Path) -> bool:
+    """Whether the copy is all of the file, and nobody wrote the file since the copying began."""
+    if _size(scratch) != there.size or file.get_file_properties().etag != there.etag:
+        return False
+    return _known_md5(there) in (b"", _md5(scratch))
+
+
+def _read_ahead(file: ShareFileClient, there: Any, start: int, meter: _Meter) -> Iterator[bytes | None]:
+    """Yields the pieces from a byte on, in order, some of them under way at once; None where the file was changed."""
+
+    def read(piece: tuple[int, int]) -> bytes | None:
+        meter.go_on()
+        answer = file.download_file(offset=piece[0], length=piece[1] - piece[0])
+        return answer.readall() if answer.properties.etag == there.etag else None
+
+    with ThreadPoolExecutor(max_workers=_AHEAD) as pool:
+        running: deque[Future[bytes | None]] = deque()
+        for piece in _pieces(start, there.size):
+            running.append(pool.submit(read, piece))
+            if len(running) >= _AHEAD:
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()
+
+
+def _pieces(start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yields first and behind-last byte of each piece."""
+    for low in range(start, end, PIECE):
+        yield low, min(low + PIECE, end)
+
+
+def _properties(file: ShareFileClient) -> Any:
+    from azure.core.exceptions import ResourceNotFoundError
+
+    try:
+        return file.get_file_properties()
+    except ResourceNotFoundError:
+        return None
+
+
+def _known_md5(there: Any) -> bytes:
+    """Returns the file's MD5; b"" where nobody knows it, as of all that a job wrote."""
+    md5 = there.content_settings.content_md5
+    kept = (there.metadata or {}).get(_WRITTEN) == str(there.last_write_time)
+    return bytes(md5) if md5 and kept else b""
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
+
+
+def _md5(path: Path) -> bytes:
+    digest = hashlib.md5(usedforsecurity=False)
+    with path.open("rb") as data:
+        while piece := data.read(PIECE):
+            digest.update(piece)
+    return digest.digest()
+
+
+def _short(etag: str) -> str:
+    return hashlib.sha256(etag.encode()).hexdigest()[:12]

@@ -1,0 +1,1 @@
+"""How resources look, in notebooks and terminals."""

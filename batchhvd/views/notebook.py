@@ -1,0 +1,94 @@
+"""How resources look in a notebook: a card for one, a table for many, curves for a training.
+
+Plain HTML that takes fonts and colours from the page around it, so that it reads on light and dark. Nothing of IPython
+is needed: notebooks ask every object for ``_repr_html_``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+from batchhvd.views import curves
+
+if TYPE_CHECKING:
+    from batchhvd.resources.base import Resource
+
+GOOD, BUSY, BAD = "#2e9e5b", "#d9920d", "#d64545"
+_MOODS = {
+    **dict.fromkeys(("succeeded", "steady", "running"), GOOD),
+    **dict.fromkeys(("queued", "resizing", "creating", "terminating", "deleting"), BUSY),
+    "failed": BAD,
+}
+_BOX = (
+    "display:inline-block;min-width:20em;padding:.6em .9em;margin:.2em 0;border:1px solid rgba(128,128,128,.35);"
+    "border-left:4px solid {};border-radius:6px;line-height:1.45"
+)
+_DIM = "opacity:.65"
+_CELL = "padding:.25em .9em .25em 0;text-align:left"
+
+
+def card(resource: Resource) -> str:
+    """Returns a resource as a card: what it is, how it stands, and why where something is wrong."""
+    facts = _facts(resource)
+    rows = "".join(
+        f'<div><span style="{_DIM}">{escape(name)}</span>&nbsp; {_value(name, value)}</div>'
+        for name, value in facts.items()
+    )
+    reasons = "".join(f'<div style="color:{BAD}">{escape(reason)}</div>' for reason in resource._reasons())
+    head = f'<b>{escape(resource.name)}</b> <span style="{_DIM}">{escape(resource.kind)}</span>'
+    return f'<div style="{_BOX.format(mood(facts))}">{head}{rows}{reasons}</div>'
+
+
+def table(resources: Sequence[Resource]) -> str:
+    """Returns resources as a table, one row each."""
+    if not resources:
+        return f'<span style="{_DIM}">none</span>'
+    facts = [_facts(resource) for resource in resources]
+    names = list(dict.fromkeys(name for row in facts for name in row))
+    head = _row([resources[0].kind, *names], "th")
+    body = [
+        _row([escape(resource.name), *(_value(name, row.get(name)) for name in names)], "td")
+        for resource, row in zip(resources, facts, strict=True)
+    ]
+    return _table(head, body)
+
+
+def records(rows: Sequence[Mapping[str, float]]) -> str:
+    """Returns the records of a training as curves above a table, one row per epoch."""
+    if not rows:
+        return f'<span style="{_DIM}">no epoch has ended yet</span>'
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    body = [_row([_number(row.get(name)) for name in names], "td") for row in rows]
+    return f"<div>{curves.svg(rows)}{_table(_row(names, 'th'), body)}</div>"
+
+
+def mood(facts: Mapping[str, object]) -> str:
+    """Returns the colour of how a resource stands: green, amber, red, or grey where nothing is known."""
+    word = str(facts.get("state") or facts.get("provisioning") or "").lower()
+    return _MOODS.get(word, "rgba(128,128,128,.6)")
+
+
+def _facts(resource: Resource) -> dict[str, object]:
+    return {name: value for name, value in resource._facts().items() if value not in ("", None)}
+
+
+def _value(name: str, value: object) -> str:
+    text = escape("" if value is None else str(value))
+    colour = _MOODS.get(str(value).lower()) if name in ("state", "provisioning") else None
+    return f'<span style="color:{colour}">&#9679;</span> {text}' if colour else text
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:g}" if float(value).is_integer() else f"{value:.4f}"
+
+
+def _row(cells: Sequence[str], tag: str) -> str:
+    return "<tr>" + "".join(f'<{tag} style="{_CELL}">{cell}</{tag}>' for cell in cells) + "</tr>"
+
+
+def _table(head: str, body: Sequence[str]) -> str:
+    return f'<table style="border-collapse:collapse"><thead>{head}</thead><tbody>{"".join(body)}</tbody></table>'

@@ -1,0 +1,1 @@
+"""How to reach a service, and what both ends of the wire agree on."""
