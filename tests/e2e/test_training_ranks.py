@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import batchhvd
-from batchhvd.trainer.data import load
+from batchhvd.trainer.data import Data, load
 from batchhvd.trainer.install import COMMAND, installed
 from batchhvd.trainer.install.installation import framework_version
 from batchhvd.trainer.measure import ranks
@@ -28,14 +28,19 @@ def require(*backends: str) -> None:
             pytest.skip(f"{name} is not installed")
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder with a small set of digits, named as users name folders."""
+@pytest.fixture(scope="session")
+def digits() -> Data:
+    """The digits, parsed once for the whole run."""
     if find_spec("sklearn") is None:
         pytest.skip("the digits come with scikit-learn, which is not installed")
+    return load("digits")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, digits: Data) -> Path:
+    """A folder with a small set of digits, named as users name folders."""
     place = tmp_path / "Übungs ordner"
     place.mkdir()
-    digits = load("digits")
     arrays = {"x_train": digits.x_train[:310], "y_train": digits.y_train[:310]}
     np.savez(place / SMALL, **arrays, x_test=digits.x_test[:101], y_test=digits.y_test[:101])
     return place

@@ -100,6 +100,7 @@ def test_the_commands_are_all_there():
     assert all(callable(import_module(module).main) for module in COMMANDS.values())
 
 
+@pytest.mark.interpreter
 def test_the_pages_show_the_results_that_the_benchmarks_left():
     report = Path(__file__).parents[2] / "benchmarks" / "report.py"
     done = subprocess.run([sys.executable, report, "--check"], capture_output=True, text=True, check=False)

@@ -26,20 +26,24 @@ def batches(place, count=3):
     return inner
 
 
-def test_digits_are_enlarged_and_tested_on_the_last_ones():
+@pytest.fixture(scope="session")
+def digits():
+    """The digits, parsed once for the whole run."""
     pytest.importorskip("sklearn", reason="the digits come with scikit-learn")
-    digits = data.load("digits")
+    return data.load("digits")
+
+
+def test_digits_are_enlarged_and_tested_on_the_last_ones(digits):
     assert digits.x_train.shape == (1437, 32, 32, 3) and digits.x_train.dtype == np.uint8
     assert digits.x_test.shape == (360, 32, 32, 3) and digits.x_train.max() == 255
     assert np.array_equal(digits.x_train[:, ::4, ::4], digits.x_train[:, 3::4, 3::4])
     assert np.bincount(digits.y_test).min() >= 30 and not digits.flip
 
 
-def test_the_digits_are_scikit_learns_own():
-    datasets = pytest.importorskip("sklearn.datasets", reason="the digits come with scikit-learn")
-    own, theirs = data.load("digits"), datasets.load_digits()
-    assert np.array_equal(np.concatenate([own.y_train, own.y_test]), theirs.target)
-    small = np.concatenate([own.x_train, own.x_test])[:, ::4, ::4, 0]
+def test_the_digits_are_scikit_learns_own(digits):
+    theirs = pytest.importorskip("sklearn.datasets", reason="the digits come with scikit-learn").load_digits()
+    assert np.array_equal(np.concatenate([digits.y_train, digits.y_test]), theirs.target)
+    small = np.concatenate([digits.x_train, digits.x_test])[:, ::4, ::4, 0]
     assert np.array_equal(small, (theirs.images * 255 / 16).astype(np.uint8))
 
 

@@ -13,6 +13,7 @@ from batchhvd.trainer import hvd, schedule
 from batchhvd.trainer.checkpoint import Checkpoints, Snapshot
 from batchhvd.trainer.hvd import world
 from batchhvd.trainer.hvd.collective import _op
+from batchhvd.trainer.install import COMMAND
 
 
 @pytest.fixture(autouse=True)
@@ -72,6 +73,11 @@ def test_two_ways_of_saying_the_operation_are_one() -> None:
     assert _op(None, hvd.Min) is hvd.Min
     with pytest.raises(SpecError):
         _op(True, hvd.Sum)
+
+
+def test_the_remedy_is_the_installers_own_command() -> None:
+    """hvd knows nothing of the installer, and its messages name its command."""
+    assert world.REMEDY == COMMAND
 
 
 def test_every_public_name_is_horovods_and_exists() -> None:
