@@ -1,6 +1,6 @@
-"""The trainer: Keras 3 on Horovod. Runs on the nodes and needs neither the client nor the service.
+"""The trainer: Keras 3 on Horovod. It runs on the nodes and needs neither the client nor the service.
 
-:func:`fit` is loaded when it is first used, so that what must come before Keras still can.
+:func:`fit` is loaded on first use, so that settings which must precede the import of Keras can still be made.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``python -m batchhvd.trainer [train | bench | parity | check] …``: trains where nothing else is said."""
+"""``python -m batchhvd.trainer [train | bench | parity | check] …``: trains unless told otherwise."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Checkpoints that are whole or not there, and resume exactly: epoch, step, weights, optimizer, random state.
+"""Checkpoints that are complete or absent, and resume exactly: epoch, step, weights, optimizer, random state.
 
-One file holds one checkpoint: arrays and a JSON note in numpy's ``.npz`` format. It is written beside its place,
-forced to the disk and renamed, so a process that is killed at any moment leaves the one before. Rank 0 writes and
-reads; the other ranks get everything from it, so a folder that only its node sees is enough.
+One file holds one checkpoint: arrays and a JSON note in numpy's ``.npz`` format. It is written under a temporary
+name, forced to the disk and renamed, so a process that is killed at any moment leaves the previous checkpoint. Rank 0
+writes and reads; the other ranks receive everything from rank 0, so a folder on the node of rank 0 is enough.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _NOTE = "note"
 
 @frozen
 class Snapshot:
-    """What one checkpoint holds.
+    """The content of one checkpoint.
 
     Attributes:
-        epoch: epochs that were finished; the next one has this number, counted from 0.
-        step: steps that the optimizer had made.
-        ranks: how many ranks there were.
+        epoch: number of finished epochs; the next epoch has this number, counted from 0.
+        step: number of steps that the optimizer had made.
+        ranks: how many ranks trained.
         weights: the model's, in Keras's order.
         optimizer: the optimizer's variables, in Keras's order.
-        randomness: each rank's random state.
+        randomness: the random state of each rank.
     """
 
     epoch: int
@@ -56,12 +56,12 @@ class Snapshot:
 
 @frozen
 class TrainingPosition:
-    """Where training goes on.
+    """The point from which training continues.
 
     Attributes:
         epoch: the next epoch, counted from 0, for ``fit(initial_epoch=...)``.
         step: steps made so far.
-        ranks: how many ranks the checkpoint came from; 0 where there was none.
+        ranks: how many ranks wrote the checkpoint; 0 if there was no checkpoint.
     """
 
     epoch: int = 0
@@ -74,22 +74,22 @@ class Checkpoints:
     """The checkpoints of one training, in one folder.
 
     Attributes:
-        folder: where they lie; made when the first is written.
-        keep: how many of the newest stay.
+        folder: where they are; created when the first is written.
+        keep: how many of the newest are kept.
     """
 
     folder: Path = field(converter=Path)
     keep: int = 3
 
     def paths(self) -> list[Path]:
-        """Lists the checkpoints, the oldest first."""
+        """Returns the checkpoints, oldest first."""
         found = ((_NAME.fullmatch(path.name), path) for path in self.folder.glob("checkpoint-*.npz"))
         return [path for _, path in sorted((int(match[1]), path) for match, path in found if match)]
 
     def write(self, snapshot: Snapshot) -> Path:
-        """Writes one, and removes those that are too old. Only one process may do this at a time."""
+        """Writes a checkpoint and removes those that are too old. Only one process may do this at a time."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._remove_old()  # what a writer that was killed has left: there is never more than one too many
+        self._remove_old()  # left by a writer that was killed: there is never more than one too many
         path = self.folder / f"checkpoint-{snapshot.epoch:05d}.npz"
         partial = path.with_suffix(".part")
         with partial.open("wb") as stream:
@@ -106,20 +106,20 @@ class Checkpoints:
             old.unlink()
 
     def latest(self) -> Snapshot | None:
-        """Reads the newest one, None where there is none.
+        """Returns the newest checkpoint, or None if there is none.
 
-        One that cannot be read, as after a fault of the disk, is passed over with a warning.
+        A checkpoint that cannot be read, for example after a disk fault, is skipped with a warning.
         """
         for path in reversed(self.paths()):
             try:
                 return _unpack(path)
             except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-                warnings.warn(f"{path} cannot be read ({error}); taking the one before", stacklevel=2)
+                warnings.warn(f"{path} cannot be read ({error}); taking the previous checkpoint", stacklevel=2)
         return None
 
 
 def _sync(folder: Path) -> None:
-    """Forces the renaming to the disk."""
+    """Forces the rename to the disk."""
     number = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(number)
@@ -137,7 +137,7 @@ def _pack(snapshot: Snapshot) -> dict[str, Any]:
     }
     note: dict[str, object] = {"epoch": snapshot.epoch, "step": snapshot.step, "ranks": snapshot.ranks}
     note |= {"weights": len(snapshot.weights), "optimizer": len(snapshot.optimizer)}
-    # Types that numpy does not know by itself (bfloat16) would come back as raw bytes: their names go along.
+    # Types unknown to numpy itself (bfloat16) would come back as raw bytes, so their names are stored too.
     note["types"] = {name: str(array.dtype) for name, array in arrays.items() if array.dtype.kind == "V"}
     return {**arrays, _NOTE: np.asarray(json.dumps(note))}
 
@@ -166,11 +166,11 @@ def _typed(array: np.ndarray, name: str | None) -> np.ndarray:
 
 
 def take(model: keras.Model, epoch: int) -> Snapshot | None:
-    """Takes a snapshot on all ranks together; rank 0 gets it, the others None.
+    """Takes a snapshot on all ranks together; returns it on rank 0 and None on the others.
 
     Args:
         model: built and compiled.
-        epoch: how many epochs are finished.
+        epoch: number of finished epochs.
     """
     randomness = allgather_object(random_state(model), "randomness")
     if world().rank != 0:
@@ -181,21 +181,21 @@ def take(model: keras.Model, epoch: int) -> Snapshot | None:
 
 
 def restore(model: keras.Model, checkpoints: Checkpoints) -> TrainingPosition:
-    """Puts the newest checkpoint into a model on all ranks together, and returns where to go on.
+    """Restores the newest checkpoint into a model on all ranks together, and returns where to continue.
 
-    Any number of ranks may resume. With the same number all goes on exactly. With another one, the random states of
-    the ranks that were there go on, the optimizer's step number is set to as many samples, and the learning rate
-    stays the one that the optimizer was made with, since it was chosen for the new number.
+    Any number of ranks may resume. With the same number, training continues exactly. With another number, ranks that
+    existed before continue their random states, the optimizer's step number is converted so that it stands for as many
+    samples, and the learning rate stays the one that the optimizer was made with, since that suits the new number.
 
     Args:
         model: built and compiled as when the checkpoint was written.
-        checkpoints: where to look; only rank 0 does.
+        checkpoints: where to look; only rank 0 looks.
 
     Returns:
-        Epoch 0 where there is no checkpoint.
+        Epoch 0 if there is no checkpoint.
 
     Raises:
-        SpecError: the model is not built, or is another one.
+        SpecError: The model is not built, or does not match the checkpoint.
     """
     if not model.built:
         raise SpecError("a model must be built before a checkpoint is restored", remedy="call it on a batch once")
@@ -212,14 +212,14 @@ def restore(model: keras.Model, checkpoints: Checkpoints) -> TrainingPosition:
     return TrainingPosition(snapshot.epoch, step, snapshot.ranks)
 
 
-# The random states of models that were restored and have not been trained since.
+# The random states of models that were restored and have not been trained since then.
 _resumed: WeakKeyDictionary[keras.Model, RandomState] = WeakKeyDictionary()
 
 
 def begin_training(model: keras.Model) -> None:
-    """Puts a restored model's random state back once more, now that its first step begins.
+    """Restores the random state of a restored model a second time, just before its first step.
 
-    On PyTorch Keras's ``fit`` draws random numbers before it: it tries the model on symbols, and opens its data.
+    On PyTorch, Keras's ``fit`` draws random numbers before that step: it traces the model and opens the data.
     """
     state = _resumed.pop(model, None)
     if state is not None:
@@ -227,7 +227,7 @@ def begin_training(model: keras.Model) -> None:
 
 
 def _restore_optimizer(optimizer: keras.optimizers.Optimizer, snapshot: Snapshot, ranks: int) -> int:
-    """Puts the optimizer's variables back and returns its step; see `restore` for another number of ranks."""
+    """Restores the variables of the optimizer and returns its step; see `restore` for another number of ranks."""
     arrays = list(snapshot.optimizer)
     if ranks != snapshot.ranks:
         every = getattr(optimizer, "inner_optimizer", optimizer).gradient_accumulation_steps or 1

@@ -11,13 +11,14 @@ from batchhvd.trainer.hvd.collective import barrier
 
 
 class SaveCheckpoints(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    """Writes a checkpoint at the end of each epoch; see `checkpoint.restore` for going on from one.
+    """Writes a checkpoint at the end of each epoch; see `checkpoint.restore` for resuming from one.
 
-    It goes on every rank, and last: what the other callbacks do at the end of an epoch is then in it.
+    Put it on every rank, as the last callback, so that the checkpoint contains what the others do at the end of an
+    epoch.
 
     Args:
-        checkpoints: where, and how many to keep.
-        every: epochs between two checkpoints. The last epoch is not written by itself.
+        checkpoints: the folder, and how many to keep.
+        every: epochs between two checkpoints. The last epoch is written only if it is one of these.
     """
 
     def __init__(self, checkpoints: Checkpoints, every: int = 1) -> None:
@@ -26,7 +27,7 @@ class SaveCheckpoints(keras.callbacks.Callback):  # type: ignore[misc]  # Keras 
         self.every = every
 
     def on_train_batch_begin(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
-        """Goes on with the random numbers of the checkpoint that the model was restored from, if it was."""
+        """Continues the random numbers of the checkpoint, if the model was restored from one."""
         begin_training(self.model)
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:

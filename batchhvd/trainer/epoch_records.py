@@ -1,4 +1,4 @@
-"""What rank 0 writes down of each epoch while all train: records in JSON, and Keras's own logs."""
+"""What rank 0 writes about each epoch while all ranks train: records in JSON, and Keras's own logs."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from batchhvd.trainer.hvd.collective import allreduce
 from batchhvd.trainer.hvd.variable import as_array
 from batchhvd.trainer.hvd.world import world
 
-#: What one line holds: the fields that `EpochRecords` names.
+#: The content of one line: the fields that `EpochRecords` names.
 EpochRecord: TypeAlias = "dict[str, float]"
 
 
 class EpochRecords(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    """Writes one line of JSON for each epoch: figures, seconds, images a second of all ranks together.
+    """Writes one line of JSON for each epoch: metrics, seconds, and images per second of all ranks together.
 
     The fields are ``epoch`` (from 1), ``seconds`` (training only, without validation), ``images`` and
-    ``images_per_second`` (of all ranks), ``loss``, ``accuracy``, ``val_loss``, ``val_accuracy`` and other figures
-    where they exist, ``learning_rate`` and ``ranks``. It goes on every rank, after `MetricAverageCallback`. When
-    training resumes, the records of epochs that are trained again are dropped, so no epoch is there twice.
+    ``images_per_second`` (of all ranks), ``loss``, ``accuracy``, ``val_loss``, ``val_accuracy`` and other metrics
+    if they exist, ``learning_rate`` and ``ranks``. Put it on every rank, after `MetricAverageCallback`. When training
+    resumes, the records of epochs that are trained again are dropped, so no epoch is recorded twice.
 
     Args:
-        path: the file; its folder is made. Only rank 0 touches it.
+        path: the file; its folder is created. Only rank 0 touches it.
         clock: time in seconds.
     """
 
@@ -42,7 +42,7 @@ class EpochRecords(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has
         self.first = True
 
     def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:
-        """Starts over."""
+        """Notes that no epoch has begun yet."""
         self.first = True
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
@@ -60,7 +60,7 @@ class EpochRecords(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has
             self.trained = self._trained()
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
-        """Counts the images of all ranks, and writes."""
+        """Counts the images of all ranks and writes the record."""
         seconds, images = self.trained or self._trained()
         images = float(allreduce(np.float64(images), "images", op=Op.SUM))
         if world().rank == 0:
@@ -84,7 +84,7 @@ class EpochRecords(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has
 
 
 def read_records(path: Path | str) -> list[EpochRecord]:
-    """Reads epoch records; a last line that was being written when its process was killed is left out."""
+    """Reads epoch records; an incomplete last line, whose writer was killed, is left out."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -101,7 +101,7 @@ def _record(line: str) -> EpochRecord | None:
 
 
 def keep_before(path: Path, epoch: int) -> None:
-    """Drops the records from an epoch on, and a broken last line; the file is replaced in one go."""
+    """Drops the records from an epoch on, and an incomplete last line; the file is replaced atomically."""
     if path.exists():
         kept = [record for record in read_records(path) if record["epoch"] < epoch]
         partial = path.with_name(path.name + ".part")
@@ -112,7 +112,7 @@ def keep_before(path: Path, epoch: int) -> None:
 def rank0_logs(
     csv: Path | str | None = None, tensorboard: Path | str | None = None
 ) -> Sequence[keras.callbacks.Callback]:
-    """Returns Keras's CSV and TensorBoard loggers on rank 0, and nothing elsewhere.
+    """Returns Keras's CSV and TensorBoard loggers on rank 0, and nothing on other ranks.
 
     Args:
         csv: the file, appended to; None for none.

@@ -1,7 +1,7 @@
-"""What Keras is given to train on: every form of data, cut to this rank's part, with equal steps on all ranks.
+"""What Keras trains on: every form of data, reduced to the part of this rank, with equal steps on all ranks.
 
 Arrays are shared sample by sample. Streams (``tf.data``, an iterable-style DataLoader) are shared batch by batch: rank
-``r`` of ``N`` takes every N-th batch, so what shuffles them must shuffle alike on all ranks (give it a seed).
+``r`` of ``N`` takes every N-th batch, so they must be shuffled in the same way on all ranks (give the shuffle a seed).
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
     #: One row per sample, in memory or on a GPU.
     Array: TypeAlias = np.ndarray | torch.Tensor
-    #: What can be trained on: ``(x, y)`` or ``(x, y, sample_weight)``, or batches that somebody else makes.
+    #: What can be trained on: ``(x, y)`` or ``(x, y, sample_weight)``, or a source of batches.
     Samples: TypeAlias = Sequence[Array] | tf.data.Dataset | DataLoader
     Batch: TypeAlias = tuple[Array, ...]
 
 
 @attrs.frozen
 class Feed:
-    """Holds one rank's training data, ready for ``model.fit(feed.source, steps_per_epoch=feed.steps)``.
+    """The training data of one rank, ready for ``model.fit(feed.source, steps_per_epoch=feed.steps)``.
 
     Attributes:
-        source: an endless row of batches that begins at the step asked for.
+        source: an endless series of batches that begins at the first step of ``first_epoch``.
         steps: steps of one epoch, equal on all ranks.
-        batch: samples of this rank per step (the usual number, where batches differ).
+        batch: samples of this rank per step (the usual number if batches differ).
     """
 
     source: keras.utils.PyDataset | tf.data.Dataset | DataLoader = attrs.field(repr=False)
@@ -58,20 +58,20 @@ def feed(
     first_epoch: int = 0,
     whole: bool = False,
 ) -> Feed:
-    """Cuts ``data`` to the part of one rank.
+    """Reduces ``data`` to the part of one rank.
 
     Args:
         data: arrays ``(x, y)`` or ``(x, y, sample_weight)``, a ``tf.data.Dataset`` of batches, or a PyTorch DataLoader.
-        batch_size: samples of one rank per step; only for arrays, the others bring their own.
-        rank, ranks: this rank, and how many there are.
+        batch_size: samples of one rank per step; only for arrays, since other sources have a batch size of their own.
+        rank, ranks: this rank, and the number of ranks.
         seed: decides the shuffles; the same on all ranks.
         augment: moves and mirrors pictures; only for arrays whose ``x`` is (n, height, width, channels).
-        steps: steps of one epoch; None goes once over the data. Needed where the data does not say how much it is.
-        first_epoch: the epoch to begin with, from 0, for resuming.
-        whole: lets every rank walk all of the arrays, as the tutorial's script does.
+        steps: steps of one epoch; None passes over the data once. Required if the length of the data is unknown.
+        first_epoch: the epoch to begin with, counted from 0, for resuming.
+        whole: lets every rank pass over all of the arrays, as the tutorial's script does.
 
     Raises:
-        SpecError: the data is of no known kind, or its length is unknown and ``steps`` is None.
+        SpecError: The data is not of a known kind, or its length is unknown and ``steps`` is None.
     """
     if isinstance(data, (tuple, list)):
         data = tuple(array if _on_gpu(array) else np.asarray(array) for array in data)
@@ -79,7 +79,8 @@ def feed(
         count = steps or shard.steps
         return Feed(_array_source(data, shard, augment, first_epoch * count), count, batch_size)
     if augment is not None:
-        raise SpecError("only arrays can be augmented here", remedy="augment in the pipeline that makes the batches")
+        kind = type(data).__name__
+        raise SpecError(f"augment is for arrays, not for {kind}", remedy="augment where the batches are made")
     if _is(data, "tensorflow", "DatasetV2"):
         return _tf_feed(data, rank, ranks, steps, first_epoch, batch_size)
     if _is(data, "torch", "DataLoader"):
@@ -88,9 +89,9 @@ def feed(
 
 
 def share(arrays: Sequence[Array], rank: int, ranks: int) -> Batch:
-    """Returns this rank's part of arrays that are to be gone through once, in order; pictures from 0 to 1.
+    """Returns this rank's part of arrays that are read once, in order; pictures are scaled to 0 to 1.
 
-    With more ranks than samples the last ranks get the first sample again, so that nobody stands idle.
+    With more ranks than samples the surplus ranks get samples a second time, so that no rank is idle.
     """
     part = slice(rank % len(arrays[0]), None, ranks)
     x, *others = (array[part] for array in arrays)
@@ -104,7 +105,7 @@ def _scaled(x: Array) -> Array:
 
 
 def _is(data: object, package: str, name: str) -> bool:
-    # By name, so that data of one framework does not import the other.
+    # By name, so that data of one framework does not import the other framework.
     kinds = type(data).__mro__
     return any(kind.__name__ == name and kind.__module__.split(".")[0] == package for kind in kinds)
 
@@ -132,7 +133,7 @@ def _on_gpu(array: object) -> bool:
 
 
 def endless(batch: Callable[[int], Batch]) -> keras.utils.PyDataset:
-    """Makes a Keras data set whose batch number ``step`` is ``batch(step)``, without end."""
+    """Returns an endless Keras data set whose batch number ``step`` is ``batch(step)``."""
     import keras
 
     class Endless(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has no types
@@ -199,7 +200,7 @@ def _loader_feed(loader: DataLoader, rank: int, ranks: int, seed: int, steps: in
 
 
 def _resampled(loader: DataLoader, numbers: _SampleNumbers) -> DataLoader:
-    """Makes the same loader over this rank's samples, workers and collation as they were."""
+    """Returns the same loader for the samples of this rank, with the same workers and collation."""
     from torch.utils.data import DataLoader
 
     kept = ("num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn", "persistent_workers")
@@ -208,7 +209,7 @@ def _resampled(loader: DataLoader, numbers: _SampleNumbers) -> DataLoader:
 
 @attrs.frozen
 class _SampleNumbers:
-    """Yields the sample numbers of one step after another, for ever."""
+    """Yields the sample numbers of one step after another, without end."""
 
     shard: Shard
     start: int
@@ -217,7 +218,7 @@ class _SampleNumbers:
         return (self.shard.at(step)[0].tolist() for step in itertools.count(self.start))
 
     def __len__(self) -> int:
-        return 1 << 40  # Keras asks, and starts again from the first batch after so many
+        return 1 << 40  # Keras asks for it, and starts again from the first batch after so many
 
 
 def _stream_feed(loader: DataLoader, rank: int, ranks: int, steps: int | None, first_epoch: int) -> Feed:

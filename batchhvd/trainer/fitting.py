@@ -1,8 +1,8 @@
 """``fit``: the one call that trains any compiled Keras 3 model on all ranks.
 
-It does what one must do by hand around ``model.fit`` otherwise: wraps the optimizer so that gradients are averaged,
+It does what otherwise must be done by hand around ``model.fit``: wraps the optimizer so that gradients are averaged,
 gives each rank its part of the data with equal steps, sends rank 0's weights and optimizer state to all before the
-first step, averages metrics, keeps statistics such as batch normalisation's equal, and lets one rank do the talking.
+first step, averages metrics, keeps statistics such as those of batch normalization equal, and lets only rank 0 print.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from batchhvd.trainer.torch_cuda import RecordedStep
 
 VALIDATION_BATCH = 500
-FIRST_COMPILED = 5  # steps until a compiled one is played back
+FIRST_COMPILED = 5  # steps before a compiled step is replayed
 
 
 @attrs.frozen
 class Fit:
-    """Says how a training went; the same on every rank but for ``images_per_second``.
+    """The result of a training; the same on every rank except for the times and ``images_per_second``.
 
     Attributes:
-        history: for each metric its value after each epoch, averaged over the ranks; names with ``val_`` are of the
+        history: the value of each metric after each epoch, averaged over the ranks; names with ``val_`` belong to the
             validation data.
-        metrics: the last value of each.
-        seconds: of training, steps only: neither validation nor ``first_seconds`` are in it.
-        first_seconds: of the first step, which traces; of the first five where the step is compiled and recorded.
+        metrics: the last value of each metric.
+        seconds: duration of the training steps, without validation and ``first_seconds``.
+        first_seconds: duration of the first step, which traces the model; of the first five if the step is compiled.
         images_per_second: samples that this rank trained on per second of ``seconds``.
-        ranks: how many trained together.
-        steps: optimizer steps done.
+        ranks: how many ranks trained together.
+        steps: number of optimizer steps.
     """
 
     history: Mapping[str, Sequence[float]] = attrs.field(repr=False)
@@ -68,32 +68,32 @@ def fit(
     progress: Callable[[str], None] | None = print,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Fit:
-    """Trains a compiled Keras 3 model on all ranks and says how it went.
+    """Trains a compiled Keras 3 model on all ranks and returns the result.
 
-    Call it on every rank with the same arguments. With one rank it needs no Horovod.
+    Call it on every rank with the same arguments. With one rank Horovod is not needed.
 
     Args:
-        model: compiled; its optimizer is wrapped here unless it is already.
-        data: arrays ``(x, y)`` or ``(x, y, sample_weight)``, all of them on every rank, as numpy arrays or as PyTorch
+        model: compiled; its optimizer is wrapped unless it is wrapped already.
+        data: arrays ``(x, y)`` or ``(x, y, sample_weight)``, complete on every rank, as numpy arrays or as PyTorch
             tensors on a GPU; a ``tf.data.Dataset`` of batches; or a PyTorch DataLoader. Pictures in uint8 are divided
             by 255.
-        validation: arrays ``(x, y)`` to evaluate after each epoch, shared among the ranks; None does without.
-        epochs: the epoch to end before, counted from 0.
+        validation: arrays ``(x, y)`` to evaluate after each epoch, shared among the ranks; None skips validation.
+        epochs: the number of the last epoch, counted from 1.
         batch_size: samples of one rank per step, for arrays.
-        steps_per_epoch: None goes once over the data.
-        augment: moves and mirrors pictures given as arrays; None does not.
+        steps_per_epoch: None passes over the data once.
+        augment: moves and mirrors pictures given as arrays; None leaves them as they are.
         seed: decides shuffles and augmentation; the same on all ranks.
-        whole: lets every rank walk the whole data by itself, as the tutorial's script does.
-        initial_epoch: the epoch to begin with, for resuming.
+        whole: lets every rank pass over all of the data, as the tutorial's script does.
+        initial_epoch: the epoch to begin with, counted from 0, for resuming.
         callbacks: Keras callbacks, called on every rank.
         compiled: compiles the whole step and replays it as a CUDA graph; only for PyTorch on an NVIDIA GPU, and for
-            models whose step is the same every time and never asks the host.
-        progress: is given one line per epoch on rank 0; None says nothing.
+            models whose step is the same every time and never reads values back to the host.
+        progress: called with one line per epoch on rank 0; None prints nothing.
         clock: monotonic time in seconds.
 
     Raises:
-        SpecError: the data is of no known kind, or its length is unknown and ``steps_per_epoch`` is None.
-        HorovodMissingError: there are several ranks and no Horovod for this Keras backend.
+        SpecError: The data is not of a known kind, or its length is unknown and ``steps_per_epoch`` is None.
+        HorovodMissingError: There are several ranks, and Horovod is not installed for this Keras backend.
     """
     from batchhvd.trainer import hvd
     from batchhvd.trainer.stopwatch import Stopwatch
@@ -131,7 +131,7 @@ def fit(
 
 
 def evaluate(model: keras.Model, data: Sequence[Array]) -> dict[str, float]:
-    """Evaluates a compiled model on arrays that the ranks share, and returns the figures, named as ``val_…``."""
+    """Evaluates a compiled model on arrays that the ranks share, and returns the metrics, named ``val_…``."""
     from batchhvd.trainer import hvd
 
     hvd.init()
@@ -143,7 +143,7 @@ def evaluate(model: keras.Model, data: Sequence[Array]) -> dict[str, float]:
 
 
 def nearby(data: Samples) -> Samples:
-    """Puts arrays where the model is, if that is a GPU that PyTorch drives."""
+    """Moves arrays to the GPU if PyTorch is the backend and uses one."""
     import keras
 
     if keras.config.backend() != "torch" or not isinstance(data, (tuple, list)):
@@ -164,7 +164,7 @@ def _recorded(model: keras.Model) -> RecordedStep:
 
 
 def _duties() -> list[keras.callbacks.Callback]:
-    """Returns what any training on several ranks needs; the averages come before whoever reads figures."""
+    """Returns what any training on several ranks needs; averaging comes before the callbacks that read metrics."""
     from batchhvd.trainer.hvd import callbacks
 
     return [

@@ -1,6 +1,6 @@
-"""The networks: the tutorial's own, and a small residual-free one that learns CIFAR-10 in seconds.
+"""The networks: the tutorial's, and a small one without residuals that learns CIFAR-10 in seconds.
 
-Both take pictures from 0 to 1 and give probabilities.
+Both take pictures with values from 0 to 1 and return probabilities.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 def tutorial(shape: Sequence[int], classes: int) -> keras.Model:
     """Builds the tutorial's network: four convolutions, two dense layers, 1,250,858 weights for 32×32×3 and 10 classes.
 
-    Source: the printed script of the tutorial, layer by layer. Only the softmax's type is said here: it stays in
+    Source: the printed script of the tutorial, layer by layer. Only the type of the softmax is added: it stays in
     float32 when the rest of the network computes in bfloat16.
 
     Args:
         shape: height, width and channels of a picture; height and width at least 14.
-        classes: how many labels there are.
+        classes: number of labels.
     """
     from keras import Input, Sequential
     from keras.layers import Activation, Conv2D, Dense, Dropout, Flatten, MaxPooling2D
@@ -58,12 +58,12 @@ def tutorial(shape: Sequence[int], classes: int) -> keras.Model:
 def fast(shape: Sequence[int], classes: int, widths: Sequence[int] = (64, 256, 256)) -> keras.Model:
     """Builds a network that learns CIFAR-10 in seconds on a GPU: a whitening layer and three groups of convolutions.
 
-    The first layer is meant to be set by :func:`whiten`. Source of the idea: Jordan, "94% on CIFAR-10 in 3.29 seconds
+    Set the first layer with :func:`whiten`. Source of the idea: Jordan, "94% on CIFAR-10 in 3.29 seconds
     on a single GPU", arXiv 2404.00498, sections 2 and 3; layers and numbers here are our own choice.
 
     Args:
         shape: height, width and channels of a picture; height and width at least 18.
-        classes: how many labels there are.
+        classes: number of labels.
         widths: channels of the three groups.
     """
     from keras import Input, Model
@@ -81,9 +81,9 @@ def fast(shape: Sequence[int], classes: int, widths: Sequence[int] = (64, 256, 2
     return Model(inputs, Activation("softmax", dtype="float32")(x), name="fast")
 
 
-WHITENING = 2  # the side of the patches whose pixels are made independent
+WHITENING = 2  # side of the patches whose pixels are made independent
 LOGIT_SCALE = 1 / 9
-BN_EPSILON = 1e-3  # with 1e-5 channels that grey pictures leave almost silent made training diverge in bfloat16
+BN_EPSILON = 1e-3  # with 1e-5, channels that grey pictures hardly excite made training diverge in bfloat16
 
 
 def _group(x: keras.KerasTensor, width: int) -> keras.KerasTensor:
@@ -98,7 +98,7 @@ def _group(x: keras.KerasTensor, width: int) -> keras.KerasTensor:
 
 
 def _passing(shape: Sequence[int], dtype: str | None = None) -> Tensor:
-    """Starts a convolution so that its first filters pass their input on, and the rest are random."""
+    """Initializes a convolution so that its first filters pass their input on and the others are random."""
     import keras
     import numpy as np
 
@@ -117,7 +117,7 @@ def whiten(network: keras.Model, images: NDArray[np.uint8]) -> None:
 
     Args:
         network: made by :func:`fast`.
-        images: uint8 (n, height, width, channels); 5,000 of them are enough.
+        images: uint8 (n, height, width, channels); 5,000 are enough.
     """
     import numpy as np
 

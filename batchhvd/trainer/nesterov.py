@@ -1,4 +1,4 @@
-"""Momentum for the fast recipe: one rate for kernels, another for biases, in operations of any Keras backend."""
+"""Momentum for the fast recipe: one rate for kernels and another for biases, on any Keras backend."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 @keras.saving.register_keras_serializable("batchhvd")
 class Nesterov(keras.optimizers.Optimizer):  # type: ignore[misc]  # Keras has no types
-    """Descends with Nesterov's momentum; weight decay is apart from the gradient and leaves biases alone.
+    """Descends with Nesterov's momentum; weight decay is separate from the gradient and does not affect biases.
 
     Unlike Keras's SGD it never reads the learning rate back to the host, so that a GPU can run a recorded step.
 
     Args:
         learning_rate: a number or a schedule.
-        momentum: the part of the last move that is kept.
-        decay: the part of each kernel that is taken away per step, times the learning rate.
-        bias_rate: what the learning rate is multiplied by for one-dimensional weights.
-        **options: Keras's own.
+        momentum: the fraction of the previous move that is kept.
+        decay: the fraction of each kernel that is subtracted per step, times the learning rate.
+        bias_rate: factor of the learning rate for one-dimensional weights.
+        **options: those of every Keras optimizer.
     """
 
     def __init__(
@@ -39,14 +39,14 @@ class Nesterov(keras.optimizers.Optimizer):  # type: ignore[misc]  # Keras has n
         self.bias_rate = bias_rate
 
     def build(self, variables: Sequence[keras.Variable]) -> None:
-        """Makes one velocity for each weight."""
+        """Creates one velocity for each weight."""
         if self.built:
             return
         super().build(variables)
         self.velocities = self.add_optimizer_variables(variables, "velocity")
 
     def update_step(self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor) -> None:
-        """Moves one weight."""
+        """Updates one weight."""
         ops = keras.ops
         velocity = self.velocities[self._get_variable_index(variable)]
         bias = len(variable.shape) == 1
@@ -58,6 +58,6 @@ class Nesterov(keras.optimizers.Optimizer):  # type: ignore[misc]  # Keras has n
         self.assign(variable, ops.convert_to_tensor(variable) * kept - move)
 
     def get_config(self) -> dict[str, object]:
-        """Returns what makes the same optimizer again."""
+        """Returns the configuration from which the same optimizer can be made."""
         own = {"momentum": self.momentum, "decay": self.decay, "bias_rate": self.bias_rate}
         return {**super().get_config(), **own}

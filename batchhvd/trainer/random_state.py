@@ -1,4 +1,4 @@
-"""Where a rank's random numbers stand, as arrays that a checkpoint can hold."""
+"""The state of the random number generators of a rank, in a form that a checkpoint can hold."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RandomState: TypeAlias = "Mapping[str, str | np.ndarray]"
 
 
 def random_state(model: keras.Model) -> dict[str, str | np.ndarray]:
-    """Returns this rank's random state: Python's, numpy's, PyTorch's where it is the backend, and the layers' own."""
+    """Returns the random state of this rank: of Python, numpy, PyTorch if it is the backend, and the layers."""
     import keras
 
     version, numbers, gauss = random.getstate()
@@ -40,7 +40,7 @@ def random_state(model: keras.Model) -> dict[str, str | np.ndarray]:
 
 
 def set_random_state(model: keras.Model, state: RandomState) -> None:
-    """Puts a random state back. Layers that the state does not know go on as they are."""
+    """Restores a random state. Layers that are not in it keep theirs."""
     import keras
 
     version, numbers, gauss = json.loads(str(state["python"]))
@@ -59,6 +59,6 @@ def set_random_state(model: keras.Model, state: RandomState) -> None:
 
 
 def _seeds(model: keras.Model) -> list[keras.Variable]:
-    """Returns the states of random layers, such as dropout: variables that are neither weight nor metric."""
+    """Returns the states of random layers, such as dropout: variables that are neither weights nor metrics."""
     others = {id(variable) for variable in [*model.weights, *model.metrics_variables]}
     return [variable for variable in model.variables if id(variable) not in others]

@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Recipe:
-    """Holds a network and how it is trained when nothing else is asked for.
+    """A network and its default training.
 
     Attributes:
-        name: what ``--recipe`` calls it.
-        build: makes the network from a picture's shape and the number of classes.
-        epochs: passes over the data, per data set; ``""`` is for any other.
-        batch: samples of one rank per step, at least.
-        together: samples of all ranks per step, as long as each has at least ``batch``.
+        name: its name for ``--recipe``.
+        build: builds the network for a shape of pictures and a number of classes.
+        epochs: passes over the data, by data set; ``""`` stands for all others.
+        batch: smallest number of samples of one rank per step.
+        together: samples of all ranks per step, if each rank has at least ``batch``.
         gpu_batch: samples of one rank per step on a GPU.
         rate: the peak learning rate of one rank with ``batch`` samples.
-        decay: of the weights, times the rate.
-        scaling: how the rate grows with the ranks: "linear", "sqrt" or "none".
-        warmup: the part of the training in which the rate goes up.
-        smoothing: how much of each label is spread over all classes.
+        decay: weight decay, times the rate.
+        scaling: how the rate grows with the number of ranks: "linear", "sqrt" or "none".
+        warmup: the fraction of the training in which the rate rises.
+        smoothing: the fraction of each label that is spread over all classes.
         momentum: None trains with AdamW, a number with Nesterov's momentum.
-        bias_rate: what the rate is multiplied by for biases; only with momentum.
+        bias_rate: factor of the rate for biases; only with momentum.
         shift: by how many pixels a picture is moved at most.
         hole: the side of the square that is painted black in each picture.
-        adapt: is given the network and the training pictures before training; None does nothing.
+        adapt: called with the network and the training pictures before training; None does nothing.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Recipe:
     adapt: Callable[[keras.Model, NDArray[np.uint8]], None] | None = None
 
     def epochs_for(self, dataset: str) -> int:
-        """Returns the passes over a data set."""
+        """Returns the number of passes over a data set."""
         return self.epochs.get(dataset, self.epochs[""])
 
     def batch_for(self, ranks: int, gpu: bool) -> int:
@@ -66,7 +66,7 @@ class Recipe:
         return self.gpu_batch if gpu else max(self.batch, self.together // ranks)
 
     def rate_for(self, batch: int) -> float:
-        """Returns one rank's peak rate: it grows with the square root of its batch. By measurement, 128 to 1024."""
+        """Returns one rank's peak rate; it grows with the square root of the batch (measured from 128 to 1024)."""
         return self.rate * math.sqrt(batch / self.batch)
 
 
@@ -90,7 +90,7 @@ FAST = Recipe(
     gpu_batch=1024,
     rate=1.4,
     decay=0.01,
-    scaling="sqrt",  # as with its batch: 2.0 was best with 1,024 pictures a step
+    scaling="sqrt",  # as for the batch: 2.0 was best with 1,024 pictures a step
     warmup=0.15,
     smoothing=0.2,
     momentum=0.85,
@@ -105,7 +105,7 @@ def named(name: str) -> Recipe:
     """Returns the recipe called ``name``.
 
     Raises:
-        SpecError: there is no such recipe.
+        SpecError: There is no such recipe.
     """
     if name not in RECIPES:
         raise SpecError(f"there is no recipe {name!r}", remedy=f"take one of {', '.join(RECIPES)}")

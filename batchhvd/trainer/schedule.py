@@ -1,8 +1,8 @@
 """The learning rate: how it grows with the number of ranks, and how it changes over the steps of a training.
 
-N ranks with batch b take the step that one rank with batch N·b would take. How much larger the step may then be is
-a question of the problem, so it is a choice here and not a habit. Everything is plain arithmetic; the last part makes
-schedules for Keras's optimizers of it.
+N ranks with batch b make the step that one rank with batch N·b would make. How much larger that step may be depends on
+the problem, so it is an explicit choice. Everything is plain arithmetic, except for the last functions, which make
+schedules for Keras's optimizers.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TUTORIAL_DECAY = 1e-6
 
 @frozen
 class Scaling:
-    """What the learning rate is multiplied by on N ranks: ``rate(N) = base · N ** power``.
+    """The factor of the learning rate on N ranks: ``rate(N) = base · N ** power``.
 
     Attributes:
         name: "none", "linear" or "sqrt".
@@ -61,8 +61,8 @@ class Scaling:
         """Returns the learning rate on so many ranks.
 
         Args:
-            base: the rate that suits one rank.
-            ranks: how many there are.
+            base: the rate of one rank.
+            ranks: number of ranks.
         """
         return base * math.pow(ranks, self.power)
 
@@ -76,7 +76,7 @@ def scaling(name: str) -> Scaling:
     """Returns the policy of that name.
 
     Raises:
-        SpecError: there is none.
+        SpecError: There is no such policy.
     """
     for policy in (NONE, LINEAR, SQRT):
         if policy.name == name:
@@ -93,14 +93,14 @@ def tutorial_epochs(ranks: int, total: int = 100) -> int:
 
 
 def one_cycle(step: float, *, steps: int, peak: float, warmup: float = 0.25, start: float = 0.05) -> float:
-    """Returns the rate at ``step``: up in a straight line from ``start × peak`` to ``peak``, then down to nothing.
+    """Returns the rate at ``step``: it rises linearly from ``start × peak`` to ``peak`` and then falls to zero.
 
     Args:
-        step: from 0; after the last one the rate stays at its end.
-        steps: steps of the whole training.
+        step: counted from 0; after the last step the rate stays zero.
+        steps: number of steps of the whole training.
         peak: the highest rate.
-        warmup: the part of the steps that goes up, which is the warm-up that many ranks need.
-        start: the first rate as a part of the peak.
+        warmup: the fraction of the steps in which the rate rises, which is the warm-up that many ranks need.
+        start: the first rate as a fraction of the peak.
     """
     done = min(step / steps, 1.0)
     if done < warmup:
@@ -111,7 +111,7 @@ def one_cycle(step: float, *, steps: int, peak: float, warmup: float = 0.25, sta
 def one_cycle_schedule(
     *, steps: int, peak: float, warmup: float = 0.25, start: float = 0.05
 ) -> keras.optimizers.schedules.LearningRateSchedule:
-    """Makes :func:`one_cycle` a schedule that Keras computes inside the training step, on any backend."""
+    """Returns :func:`one_cycle` as a schedule that Keras computes inside the training step, on any backend."""
     import keras
 
     class OneCycle(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc]  # Keras has no types
@@ -128,7 +128,7 @@ def one_cycle_schedule(
 
 
 def tutorial_schedule(rate: float) -> keras.optimizers.schedules.LearningRateSchedule:
-    """Makes the printed script's ``decay=1e-6`` a schedule: ``rate / (1 + decay × step)``.
+    """Returns ``decay=1e-6`` of the printed script as a schedule: ``rate / (1 + decay × step)``.
 
     Source: the ``decay`` argument of Keras 2's optimizers, which Keras 3 no longer has.
     """

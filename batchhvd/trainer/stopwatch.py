@@ -13,20 +13,20 @@ EVERY = 15.0  # seconds between two lines within an epoch
 
 
 class Stopwatch(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    """Measures training apart from validation and from the first steps, and says how it goes.
+    """Measures training without validation and without the first steps, and reports progress.
 
     Attributes:
-        seconds: of all steps but the first ones.
-        first_seconds: of the first steps, which trace and compile.
-        samples: how many this rank trained on in ``seconds``.
-        steps: how many were done, the first ones included.
+        seconds: duration of all steps except the first ones.
+        first_seconds: duration of the first steps, which trace and compile.
+        samples: number of samples that this rank trained on in ``seconds``.
+        steps: number of steps, including the first ones.
 
     Args:
-        feed: this rank's training data.
-        ranks: how many train together, for the rate that is shown.
-        say: is given each line; None says nothing.
+        feed: the training data of this rank.
+        ranks: how many ranks train together, for the rate that is shown.
+        say: called with each line; None prints nothing.
         clock: monotonic time in seconds.
-        first: how many steps are first ones.
+        first: how many steps count as first ones.
     """
 
     def __init__(
@@ -48,14 +48,14 @@ class Stopwatch(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
         self._running = False
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
-        """Starts the epoch's clock."""
+        """Starts the clock of the epoch."""
         self.epoch = epoch
         self.began = self.mark = self.spoke = self.clock()
         self.counted = 0
         self._running = True
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
-        """Counts the step; the training's first ones are kept apart."""
+        """Counts the step; the first steps of the training are counted separately."""
         self.steps += 1
         self.counted += 1
         if self.steps <= self.first:
@@ -67,11 +67,11 @@ class Stopwatch(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
             self._within(batch, logs or {})
 
     def on_test_begin(self, logs: Mapping[str, float] | None = None) -> None:
-        """Ends the epoch's clock where validation begins."""
+        """Stops the clock of the epoch when validation begins."""
         self._pause()
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
-        """Says how the epoch went."""
+        """Reports the epoch."""
         self._pause()
         parts = [f"{name} {value:.4f}" for name, value in (logs or {}).items() if name != "learning_rate"]
         seconds = self.clock() - self.began
@@ -97,7 +97,7 @@ class Stopwatch(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
 
 
 def settle() -> None:
-    """Waits until the device has done all it was given, so that a clock read now tells the truth."""
+    """Waits until the device has finished all its work, so that the clock shows the true time."""
     if keras.backend.backend() == "torch":
         import torch
 

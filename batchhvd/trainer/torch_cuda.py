@@ -1,8 +1,8 @@
-"""Training on an NVIDIA GPU with PyTorch: the data lives there, and a step is recorded once and then played back.
+"""Training on an NVIDIA GPU with PyTorch: the data stays there, and a step is recorded once and then replayed.
 
-At several hundred thousand pictures a second Python is what is slow, not the GPU. So pictures are chosen, moved and
-mirrored on the device, and the whole training step (forward, backward, optimizer, metrics), compiled, is captured as
-one CUDA graph. With several ranks it is two graphs, and between them the gradients are averaged.
+At several hundred thousand pictures a second Python is the bottleneck, not the GPU. So pictures are chosen, moved and
+mirrored on the device, and the whole training step (forward, backward, optimizer, metrics) is compiled and captured as
+one CUDA graph. With several ranks there are two graphs, and the gradients are averaged between them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from batchhvd.trainer.shard import Augment, Shard
 if TYPE_CHECKING:
     import keras
 
-EAGER_STEPS = 1  # in which what is made at first use is made, so that the next one compiles the final code
-WARM_STEPS = 4  # ordinary steps before the recording, the eager one included, in which all memory is found
-MOST_VARIANTS = 64  # of one function that PyTorch may compile: each model trained in a process is one
+EAGER_STEPS = 1  # creates what is created on first use, so that the next step compiles the final code
+WARM_STEPS = 4  # ordinary steps before the recording, including the eager one, which allocate all memory
+MOST_VARIANTS = 64  # of one function that PyTorch may compile: each model trained in a process adds one
 MOST_OF_MEMORY = 0.5
 
 
 def resident(arrays: Sequence[np.ndarray | torch.Tensor]) -> tuple[np.ndarray | torch.Tensor, ...]:
-    """Puts arrays on the GPU if they take less than half of its free memory, else returns them as they are."""
+    """Moves arrays to the GPU if they take less than half of its free memory, otherwise returns them unchanged."""
     arrays = tuple(arrays)
     free, _ = torch.cuda.mem_get_info()
     if sum(array.nbytes for array in arrays) > MOST_OF_MEMORY * free:
@@ -39,11 +39,11 @@ def resident(arrays: Sequence[np.ndarray | torch.Tensor]) -> tuple[np.ndarray | 
 
 
 def batch(arrays: Sequence[torch.Tensor], shard: Shard, augment: Augment | None, step: int) -> tuple[torch.Tensor, ...]:
-    """Returns this rank's batch of step ``step`` from arrays on the device; pictures in uint8 become 0 to 1.
+    """Returns this rank's batch of step ``step`` from arrays on the device; uint8 pictures are scaled to 0 to 1.
 
     Args:
-        arrays: x (n, height, width, channels), and more with one row per picture.
-        shard: which samples are whose.
+        arrays: x (n, height, width, channels), and others with one row per picture.
+        shard: the samples of this rank.
         augment: None leaves the pictures as they are.
         step: counted from the start of training.
     """
@@ -72,7 +72,7 @@ def _augmented(x: torch.Tensor, numbers: torch.Tensor, shard: Shard, augment: Au
 
 
 def _sent(array: np.ndarray, like: torch.Tensor) -> torch.Tensor:
-    # From pinned memory the copy does not make the host wait for the steps before.
+    # A copy from pinned memory does not make the host wait for earlier steps.
     tensor = torch.from_numpy(np.ascontiguousarray(array))
     return tensor.pin_memory().to(like.device, non_blocking=True) if like.is_cuda else tensor
 
@@ -81,14 +81,14 @@ def _sent(array: np.ndarray, like: torch.Tensor) -> torch.Tensor:
 
 
 class RecordedStep:
-    """Is what Keras's ``fit`` calls for each batch: a training step that is compiled, then captured, then replayed.
+    """The training step that Keras's ``fit`` calls for each batch: compiled, then captured, then replayed.
 
-    Batches must all have the shapes of the first. What the step computes is the model's own ``train_step``.
+    All batches must have the shapes of the first. The step computes the model's own ``train_step``.
 
     Args:
-        model: compiled, on the PyTorch backend; its optimizer is a distributed one, and its update does not read
+        model: compiled, on the PyTorch backend; its optimizer is distributed, and its update does not read
             values back to the host.
-        alone: whether nothing happens between gradients and update; None says so where there is one rank.
+        alone: whether nothing happens between gradients and update; None means: with one rank.
     """
 
     def __init__(self, model: keras.Model, alone: bool | None = None) -> None:
@@ -120,7 +120,7 @@ class RecordedStep:
 
     def _compile(self) -> None:
         for layer in self.model._flatten_layers():
-            if hasattr(layer, "_reduction_axes"):  # of batch normalisation: the compiler stops at Keras's kind of list
+            if hasattr(layer, "_reduction_axes"):  # batch normalization: the compiler fails on Keras's list
                 layer._reduction_axes = tuple(layer._reduction_axes)
         torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, MOST_VARIANTS)
         self._step = torch.compile(self._step, dynamic=False)
@@ -129,7 +129,7 @@ class RecordedStep:
     def _warm(self, batch: list[torch.Tensor]) -> dict[str, torch.Tensor]:
         if not batch[0].is_cuda:
             return self._whole(batch)
-        side = torch.cuda.Stream()  # capture demands that allocations were not made on the default stream
+        side = torch.cuda.Stream()  # capture requires that memory was not allocated on the default stream
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             logs = self._whole(batch)
@@ -163,7 +163,7 @@ class RecordedStep:
         self.logs = dict(self._step(tuple(self.inputs)))
 
     def _forward_backward(self, batch: list[torch.Tensor]) -> None:
-        """Runs the model's step up to the gradients, which it keeps instead of applying them."""
+        """Runs the model's step up to the gradients, and keeps these instead of applying them."""
         self.model.optimizer = self._keeper
         try:
             self.logs = dict(self._step(tuple(batch)))
@@ -174,7 +174,7 @@ class RecordedStep:
         gradients = self._keeper.gradients
         averaged = self.optimizer.reduction.reduce(gradients, self.optimizer.reduction_name)
         for kept, new in zip(gradients, averaged, strict=True):
-            if kept is not new:  # the recorded update reads the gradients where they were when it was recorded
+            if kept is not new:  # the recorded update reads the gradients from where they were during the recording
                 kept.copy_(new)
 
     def _applied(self) -> None:
@@ -184,7 +184,7 @@ class RecordedStep:
 
 
 class _GradientKeeper:
-    """Stands in for the optimizer while the gradients are computed."""
+    """Replaces the optimizer while the gradients are computed."""
 
     def __init__(self, optimizer: keras.optimizers.Optimizer) -> None:
         self.optimizer = optimizer
@@ -192,7 +192,7 @@ class _GradientKeeper:
         self.variables: list[keras.Variable] = []
 
     def scale_loss(self, loss: torch.Tensor) -> torch.Tensor:
-        """Scales as the true optimizer does."""
+        """Scales the loss as the real optimizer does."""
         return self.optimizer.scale_loss(loss)
 
     def apply(self, gradients: Sequence[torch.Tensor], variables: Sequence[keras.Variable]) -> None:

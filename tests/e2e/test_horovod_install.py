@@ -281,7 +281,7 @@ def test_a_spoilt_checkpoint_is_passed_over(tmp_path: Path) -> None:
     assert [path.name for path in paths] == [f"checkpoint-{epoch:05d}.npz" for epoch in (3, 4, 5)]
     shutil.copyfile(paths[-1], tmp_path / "whole")
     paths[-1].write_bytes((tmp_path / "whole").read_bytes()[:-200])
-    with pytest.warns(UserWarning, match="taking the one before"):
+    with pytest.warns(UserWarning, match="taking the previous checkpoint"):
         snapshot = Checkpoints(tmp_path).latest()
     assert snapshot is not None and snapshot.epoch == 4
     assert isinstance(snapshot.weights[0], np.ndarray)

@@ -10,19 +10,19 @@ __all__ = ["Finding", "check"]
 
 
 def check(text: str, name: str = "<script>") -> list[Finding]:
-    """Returns what is wrong with a script, in the order of lines.
+    """Returns the findings in a script, in the order of lines.
 
     Args:
         text: the script.
-        name: what messages call it.
+        name: its name in messages.
 
     Raises:
-        SpecError: it is not Python; with the line and column.
+        SpecError: It is not Python; the error has the line and column.
     """
     try:
         script = Script(text, name)
     except (SyntaxError, ValueError) as error:
         line, column = getattr(error, "lineno", None) or 0, getattr(error, "offset", None) or 0
-        remedy = "mend its syntax; scripts of Python 2 cannot be read"
+        remedy = "fix its syntax; scripts of Python 2 cannot be read"
         raise SpecError(f"not Python: {error}", remedy=remedy, file=name, line=line, column=column) from error
     return findings(script)

@@ -2,7 +2,7 @@
 
     python -m batchhvd.trainer check script.py [--json]
 
-The exit code is 0 where nothing was found, 1 where something was, 2 where the script cannot be read.
+The exit code is 0 if nothing was found, 1 if something was found, and 2 if the script cannot be read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where ranks get into each other's way: files that all write or fetch, and lines that all print."""
+"""Rules about ranks that interfere with each other: files that all write or download, and lines that all print."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LOGGERS = ("ModelCheckpoint", "CSVLogger", "TensorBoard", "BackupAndRestore")
 
 
 def writes(script: Script) -> Iterator[Finding]:
-    """Ranks do not write over one another."""
+    """Ranks do not overwrite each other's files."""
     for call in script.calls:
         name = last(call.func)
         if script.guarded(call) or any(script.by_rank(argument) for argument in _arguments(call)):
@@ -28,7 +28,7 @@ def writes(script: Script) -> Iterator[Finding]:
             yield finding(
                 "shared-path",
                 call,
-                "every rank makes the same folder: the second one fails",
+                "every rank creates the same folder: the second one fails",
                 "put it under: if hvd.rank() == 0, or pass exist_ok=True",
             )
 
@@ -43,7 +43,7 @@ def _allows_existing(call: ast.Call) -> bool:
 
 
 def downloads(script: Script) -> Iterator[Finding]:
-    """One rank of a node fetches, and the others wait for it."""
+    """One rank of a node downloads, and the others wait for it."""
     for call in script.calls:
         name = script.dotted(call.func)
         fetches = ".datasets." in name and name.endswith("load_data") or last(call.func) in ("get_file", "urlretrieve")
@@ -51,9 +51,9 @@ def downloads(script: Script) -> Iterator[Finding]:
             yield finding(
                 "every-rank-downloads",
                 call,
-                "every rank fetches the data into the same file at the same time",
-                'use batchhvd.trainer.data.load("cifar10"), which fetches once for each node under a lock, or let '
-                "local rank 0 fetch before hvd.barrier()",
+                "every rank downloads the data into the same file at the same time",
+                'use batchhvd.trainer.data.load("cifar10"), which downloads once for each node under a lock, or let '
+                "local rank 0 download before hvd.barrier()",
             )
 
 
@@ -66,7 +66,7 @@ def _locked(script: Script, node: ast.AST) -> bool:
 
 
 def prints(script: Script) -> Iterator[Finding]:
-    """One rank does the talking."""
+    """Only one rank prints."""
     for call in script.calls:
         name = last(call.func)
         if script.guarded(call):
@@ -78,7 +78,7 @@ def prints(script: Script) -> Iterator[Finding]:
             yield finding(
                 "bars-everywhere",
                 call,
-                "every rank shows its progress bar, all in one output",
+                "every rank shows a progress bar in the same output",
                 "pass verbose=1 if hvd.rank() == 0 else 0",
             )
 

@@ -1,4 +1,4 @@
-"""What Keras 3 no longer has, and what stands in its place: the part of the checks that is a list of names."""
+"""The rule about names that Keras 3 no longer has, and what replaces them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from batchhvd.trainer.check.script import Finding, Script, finding, keyword, last
 
-#: Parts of Keras 2 and TensorFlow 1 that Keras 3 has no more, and what stands in their place.
+#: Parts of Keras 2 and TensorFlow 1 that Keras 3 no longer has, and what replaces them.
 _REMOVED_MODULES = {
     "keras.preprocessing": "use augmentation layers (keras.layers.RandomTranslation, RandomFlip) or "
     "batchhvd.trainer.fit(..., augment=...)",
@@ -32,14 +32,14 @@ _REMOVED_CALLS = {
     "set_session": "Keras runs without sessions: leave it out",
     "get_session": "Keras runs without sessions: leave it out",
     "placeholder": "use keras.Input",
-    "global_variables_initializer": "variables initialise themselves: leave it out",
+    "global_variables_initializer": "variables initialize themselves: leave it out",
 }
 OPTIMIZERS = ("SGD", "RMSprop", "Adam", "AdamW", "Adadelta", "Adagrad", "Adamax", "Nadam", "Ftrl", "Lion", "Muon")
 _LOWER = {name.lower(): name for name in OPTIMIZERS}
 
 
 def removed(script: Script) -> Iterator[Finding]:
-    """Nothing is used that Keras 3 no longer has."""
+    """Names that Keras 3 no longer has are not used."""
     yield from _removed_imports(script)
     for call in script.calls:
         name = last(call.func)
@@ -47,7 +47,9 @@ def removed(script: Script) -> Iterator[Finding]:
             yield finding("removed-api", call, f"{name} is not in Keras 3", _REMOVED_METHODS[name])
         elif name in _REMOVED_CALLS and script.dotted(call.func).startswith(("tensorflow.", "keras.")):
             if ".compat." not in script.dotted(call.func):
-                yield finding("removed-api", call, f"{ast.unparse(call.func)} is of TensorFlow 1", _REMOVED_CALLS[name])
+                yield finding(
+                    "removed-api", call, f"{ast.unparse(call.func)} is from TensorFlow 1", _REMOVED_CALLS[name]
+                )
         elif ".optimizers." in f".{script.dotted(call.func)}":
             yield from _removed_options(call, name)
         elif name == "ModelCheckpoint":
@@ -86,5 +88,5 @@ def _removed_suffix(call: ast.Call) -> Iterator[Finding]:
     right = ".weights.h5" if only else ".keras"
     if isinstance(path, ast.Constant) and not str(path.value).endswith(right):
         yield finding(
-            "removed-api", call, f"ModelCheckpoint of Keras 3 refuses the path {path.value!r}", f"let it end in {right}"
+            "removed-api", call, f"ModelCheckpoint of Keras 3 rejects the path {path.value!r}", f"end it with {right}"
         )

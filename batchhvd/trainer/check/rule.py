@@ -1,7 +1,7 @@
-"""What can be wrong with a Keras script on Horovod: one function for each kind of defect.
+"""Rules for Keras scripts on Horovod: one function for each kind of defect, named after what a right script does.
 
-Each rule takes a script and yields what it found. Findings of one kind and cause are joined, so a script that prints
-in nine places has one finding with nine lines.
+Each rule takes a script and yields its findings. Findings of one kind and cause are joined, so a script that prints in
+nine places has one finding with nine lines.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from batchhvd.trainer.check.script import OURS, Finding, Script, finding, keywor
 
 
 def _modules(script: Script) -> list[str]:
-    """Returns what the script imports, and what it gets by ``importlib``."""
+    """Returns the modules that the script imports, also by ``importlib``."""
     return [*(origin or name for name, origin in script.origins.items()), *map(script.module, script.values)]
 
 
 def _uses_ours(script: Script, *names: str) -> bool:
-    """Tells whether the script calls one of these from the trainer of this package."""
+    """Returns whether the script calls one of these functions of our trainer."""
     return any(last(call.func) in names and (script.dotted(call.func).startswith(OURS)) for call in script.calls)
 
 
@@ -37,7 +37,7 @@ def starts(script: Script) -> Iterator[Finding]:
         yield finding(
             "no-init",
             1,
-            "hvd.init() is never called: ranks do not know of one another",
+            "hvd.init() is never called: ranks do not know of each other",
             "call hvd.init() before anything else of hvd",
         )
 
@@ -52,7 +52,7 @@ def pins(script: Script) -> Iterator[Finding]:
         yield finding(
             "gpu-not-pinned",
             inits[0],
-            "no GPU is chosen by hvd.local_rank(): all ranks of a node share the first one",
+            "no GPU is chosen by hvd.local_rank(): all ranks of a node share the first GPU",
             "call batchhvd.trainer.backend.prepare() before keras is imported, or set CUDA_VISIBLE_DEVICES to the "
             "local rank",
         )
@@ -66,7 +66,7 @@ def _optimizers(script: Script) -> Iterator[ast.Call]:
 
 
 def scales(script: Script) -> Iterator[Finding]:
-    """The learning rate grows with the ranks, or something says that it shall not."""
+    """The learning rate grows with the number of ranks, or the script adjusts it in another way."""
     adjusting = ("LearningRateWarmupCallback", "LearningRateScheduleCallback", "Warmup", "rate", "scaling")
     if any(last(call.func) in adjusting for call in script.calls):
         return
@@ -76,7 +76,7 @@ def scales(script: Script) -> Iterator[Finding]:
             yield finding(
                 "rate-not-scaled",
                 call,
-                "the learning rate is the same on any number of ranks, although their common batch is larger",
+                "the learning rate does not depend on the number of ranks, although their common batch grows with it",
                 "multiply it: batchhvd.trainer.schedule.LINEAR.rate(rate, hvd.size()), with warm-up",
             )
 
@@ -89,7 +89,7 @@ def _constant(script: Script, node: ast.expr) -> bool:
 
 
 def wraps(script: Script) -> Iterator[Finding]:
-    """The optimizer averages gradients, and truly does."""
+    """The optimizer averages gradients, with a wrapper that works."""
     wrapped = [call for call in script.calls if last(call.func) == "DistributedOptimizer"]
     for call in wrapped:
         origin = script.dotted(call.func)
@@ -119,7 +119,7 @@ def wraps(script: Script) -> Iterator[Finding]:
 
 
 def _compiles(call: ast.Call) -> bool:
-    """Tells a model's compile from that of a regular expression or a function."""
+    """Returns whether a call compiles a model, not a regular expression or a function."""
     named = keyword(call, "optimizer", "loss", "metrics") is not None
     return isinstance(call.func, ast.Attribute) and call.func.attr == "compile" and (named or len(call.args) > 1)
 
@@ -129,7 +129,7 @@ def _plain(script: Script, node: ast.expr) -> bool:
 
 
 def broadcasts(script: Script) -> Iterator[Finding]:
-    """All ranks start with the weights of one."""
+    """All ranks start with the weights of one rank."""
     known = (
         "BroadcastGlobalVariablesCallback",
         "broadcast_variables",
@@ -149,7 +149,7 @@ def broadcasts(script: Script) -> Iterator[Finding]:
 
 
 def passes(script: Script) -> Iterator[Finding]:
-    """Callbacks that are made are given to somebody."""
+    """Callbacks that are created are passed on."""
     for name, values in script.values.items():
         made = [value for value in values if isinstance(value, ast.List) and _has_callback(script, value)]
         if made and not _is_used(script, name):
@@ -157,7 +157,7 @@ def passes(script: Script) -> Iterator[Finding]:
             yield Finding(
                 "callbacks-not-passed",
                 (made[0].lineno, *fits),
-                f"the list {name!r} is filled with callbacks and given to nobody: nothing is broadcast, no checkpoint "
+                f"the list {name!r} is filled with callbacks and never passed on: nothing is broadcast, no checkpoint "
                 "is written",
                 f"pass callbacks={name} to fit",
             )
@@ -182,7 +182,7 @@ def _is_used(script: Script, name: str) -> bool:
 
 
 def shards(script: Script) -> Iterator[Finding]:
-    """Each rank has its part of the data where the epochs are divided among the ranks."""
+    """Each rank has its part of the data, if the epochs are divided among the ranks."""
     for call in script.calls:
         if not script.trains(call) or last(call.func) == "train_on_batch":
             continue
@@ -194,7 +194,7 @@ def shards(script: Script) -> Iterator[Finding]:
             yield Finding(
                 "not-sharded",
                 (line, call.lineno),
-                "the epochs are divided by the ranks, but each rank walks all of "
+                "the epochs are divided by the number of ranks, but each rank passes over all of "
                 "the data: together they make as many passes as before",
                 "give each rank its part: x[hvd.rank()::hvd.size()] (or batchhvd.trainer.fit) and keep the epochs",
             )
@@ -218,7 +218,7 @@ RULES = (starts, pins, scales, wraps, broadcasts, passes, writes, downloads, sha
 
 
 def findings(script: Script) -> list[Finding]:
-    """Returns what is wrong with a script, in the order of lines; equal findings are joined."""
+    """Returns the findings in a script, in the order of lines; equal findings are joined."""
     joined: dict[tuple[str, str, str], list[int]] = {}
     for rule in RULES:
         for found in rule(script):

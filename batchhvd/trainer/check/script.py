@@ -1,7 +1,7 @@
-"""A script as the checks see it: its syntax tree, what its names stand for, what only some ranks do; and a finding.
+"""A script as the rules see it: its syntax tree, the meaning of its names, what only some ranks do; and a finding.
 
-Nothing of the script is run or imported. Names are followed through assignments whatever their scope, which is
-coarse and right for scripts; what cannot be told is never held against the script.
+The script is neither run nor imported. Names are followed through assignments regardless of their scope, which is
+coarse but right for scripts; what is uncertain never counts against the script.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from functools import cached_property
 
 from attrs import frozen
 
-#: What Horovod's modules call the numbers that differ between ranks.
+#: Horovod's names of the numbers that differ between ranks.
 RANKS = frozenset({"rank", "local_rank", "cross_rank"})
-#: The package whose ``fit`` does everything that these checks ask for.
+#: The package whose ``fit`` does everything that the rules ask for.
 OURS = "batchhvd.trainer"
 
 
@@ -23,9 +23,9 @@ class Finding:
     """One defect of a script.
 
     Attributes:
-        kind: a short name of the kind of defect.
-        lines: where, from 1; the first one is where it is best mended.
-        problem: what is wrong, and what it causes.
+        kind: a short name for the kind of defect.
+        lines: its lines, from 1; the first is the best place to fix it.
+        problem: what is wrong, and its effect.
         remedy: what to write instead.
     """
 
@@ -87,7 +87,7 @@ class Script:
         return sorted(found, key=lambda call: (call.lineno, call.col_offset))
 
     def dotted(self, node: ast.AST) -> str:
-        """Returns what a name or attribute stands for, such as ``"keras.optimizers.SGD"``; "" where unknown."""
+        """Returns what a name or attribute stands for, such as ``"keras.optimizers.SGD"``; "" if unknown."""
         if isinstance(node, ast.Name):
             return self.origins.get(node.id) or self.module(node.id)
         if isinstance(node, ast.Attribute):
@@ -96,7 +96,7 @@ class Script:
         return ""
 
     def module(self, name: str) -> str:
-        """Returns the module that a name holds by ``importlib.import_module``, or the name where it is imported."""
+        """Returns the module that ``importlib.import_module`` gave a name, or the name if it is imported."""
         for value in self.values.get(name, []):
             if isinstance(value, ast.Call) and last(value.func) == "import_module":
                 texts = [node.value for node in ast.walk(value) if isinstance(node, ast.Constant)]
@@ -105,7 +105,7 @@ class Script:
         return name if name in self.origins else ""
 
     def mentions(self, node: ast.AST | None, wanted: Callable[[ast.AST], bool]) -> bool:
-        """Tells whether an expression holds such a node, also behind the names in it."""
+        """Returns whether an expression contains such a node, also in the values of its names."""
         waiting, known = [node] if node is not None else [], set[str]()
         while waiting:
             for part in ast.walk(waiting.pop()):
@@ -117,15 +117,15 @@ class Script:
         return False
 
     def by_rank(self, node: ast.AST | None) -> bool:
-        """Tells whether an expression depends on which rank this is."""
+        """Returns whether an expression depends on the rank."""
         return self.mentions(node, lambda part: isinstance(part, ast.Call) and last(part.func) in RANKS)
 
     def by_size(self, node: ast.AST | None) -> bool:
-        """Tells whether an expression depends on how many ranks there are."""
+        """Returns whether an expression depends on the number of ranks."""
         return self.mentions(node, lambda part: isinstance(part, ast.Call) and last(part.func) == "size")
 
     def trains(self, call: ast.Call) -> bool:
-        """Tells a model's fit from that of a data generator, and from this package's, which does everything."""
+        """Returns whether a call is the ``fit`` of a model, not that of a data generator or of this package."""
         method = isinstance(call.func, ast.Attribute) and call.func.attr in ("fit", "fit_generator", "train_on_batch")
         if not method or self.dotted(call.func).startswith(OURS):
             return False
@@ -133,7 +133,7 @@ class Script:
         return not self.mentions(receiver, lambda part: isinstance(part, ast.Call) and "Generator" in last(part.func))
 
     def guarded(self, node: ast.AST) -> bool:
-        """Tells whether only some ranks come to a node."""
+        """Returns whether only some ranks reach a node."""
         while node in self.parents:
             parent = self.parents[node]
             if (
@@ -155,7 +155,7 @@ class Script:
         return False
 
     def _after_leaving(self, parent: ast.AST, node: ast.AST) -> bool:
-        """Tells whether other ranks have left before a statement, as by ``if hvd.rank() != 0: sys.exit()``."""
+        """Returns whether other ranks leave before a statement, as with ``if hvd.rank() != 0: sys.exit()``."""
         body = getattr(parent, "body", None)
         if not isinstance(body, list) or node not in body:
             return False
@@ -165,7 +165,7 @@ class Script:
         )
 
     def _called_guarded(self, name: str) -> bool:
-        """Tells whether a function or class is used, and only by some ranks."""
+        """Returns whether a function or class is used, and only by some ranks."""
         uses = [call for call in self.calls if isinstance(call.func, ast.Name) and call.func.id == name]
         return bool(uses) and all(self.guarded(call) for call in uses)
 
@@ -178,7 +178,7 @@ def last(node: ast.AST) -> str:
 
 
 def keyword(call: ast.Call, *names: str) -> ast.expr | None:
-    """Returns a call's keyword argument, None where it is not given."""
+    """Returns a keyword argument of a call, None if it is not given."""
     return next((part.value for part in call.keywords if part.arg in names), None)
 
 

@@ -1,6 +1,6 @@
-"""Keras callbacks for several ranks: the same start, the same figures, the same decisions.
+"""Keras callbacks for several ranks: the same start, the same metrics, the same decisions.
 
-All of these go on every rank. Those that write do so on rank 0 only, but talk to the others first.
+Put each of them on every rank, because they communicate with the other ranks.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ __all__ = [
 
 
 def samples_seen(model: keras.Model) -> float:
-    """Returns how many samples the loss shown by Keras is the mean of, 1 where it is not known."""
+    """Returns the number of samples in the mean loss that Keras shows, or 1 if it is unknown."""
     tracker = next((metric for metric in model.metrics if metric.name == "loss" and hasattr(metric, "count")), None)
     return float(as_array(tracker.count)) if tracker is not None else 1.0
 
 
 class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    """Replaces each epoch's figures by their means over all ranks, weighted by the samples that each rank saw.
+    """Replaces the metrics of each epoch by their means over all ranks, weighted by the samples that each rank saw.
 
-    It belongs before all callbacks that read figures. Figures that only some ranks have are the means of these.
+    Put it before all callbacks that read metrics. A metric that only some ranks have is averaged over these.
     """
 
     def __init__(self, device: str = "") -> None:
@@ -50,16 +50,16 @@ class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]  # 
         self.trained: float | None = None
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, float] | None = None) -> None:
-        """Forgets the samples of the epoch before."""
+        """Forgets the samples of the previous epoch."""
         self.trained = None
 
     def on_test_begin(self, logs: dict[str, float] | None = None) -> None:
-        """Notes how many samples were trained on: validation starts counting anew."""
+        """Notes how many samples were trained on, because validation resets the count."""
         if self.trained is None:
             self.trained = samples_seen(self.model)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
-        """Averages the figures in place, so that the callbacks after this one read the means."""
+        """Averages the metrics in place, so that later callbacks read the means."""
         if logs is None or world().size == 1:
             return
         now = samples_seen(self.model)
@@ -76,10 +76,10 @@ def _mean(weighted: list[tuple[float, float]]) -> float:
 
 
 class AverageMovingStatistics(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    """Averages what layers learn without gradients, such as batch normalisation's means, at the end of each epoch.
+    """Averages what layers learn without gradients, such as the means of batch normalization, at the end of each epoch.
 
-    Each rank sees other data, so these differ between ranks although all weights are alike. It happens before
-    validation where the number of steps is known, else after it.
+    Each rank sees other data, so these values differ between ranks although all weights are equal. They are averaged
+    before validation if the number of steps is known, otherwise after it.
     """
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, float] | None = None) -> None:
@@ -93,7 +93,7 @@ class AverageMovingStatistics(keras.callbacks.Callback):  # type: ignore[misc]  
             self._average()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
-        """Averages where the number of steps was not known."""
+        """Averages if the number of steps was unknown."""
         if not self.done:
             self._average()
 
@@ -105,25 +105,25 @@ class AverageMovingStatistics(keras.callbacks.Callback):  # type: ignore[misc]  
         arrays: list[np.ndarray] = [as_array(variable).astype("float32") for variable in variables]
         low, high, mean = (grouped_allreduce(arrays, "statistics", op=op) for op in (Op.MIN, Op.MAX, Op.AVERAGE))
         for number, variable in enumerate(variables):
-            # Weights of frozen layers are among them, alike on all ranks: an average would round them anew each time.
+            # Weights of frozen layers are among them and equal on all ranks: averaging would round them every time.
             if not np.array_equal(low[number], high[number]):
                 variable.assign(mean[number])
 
 
 class EarlyStopping(keras.callbacks.EarlyStopping):  # type: ignore[misc]  # Keras has no types
-    """Keras's early stopping, decided by rank 0's figure for all ranks, so that all stop together."""
+    """Keras's early stopping, decided by the metric of rank 0, so that all ranks stop together."""
 
     def get_monitor_value(self, logs: Mapping[str, float]) -> float | None:
-        """Returns rank 0's value of the monitored figure."""
+        """Returns the monitored metric of rank 0."""
         value: float | None = super().get_monitor_value(logs) if world().rank == 0 else None
         return broadcast_object(value, 0, "early_stopping")
 
 
 class ReduceLROnPlateau(keras.callbacks.ReduceLROnPlateau):  # type: ignore[misc]  # Keras has no types
-    """Keras's reduction of the rate on a plateau, decided by rank 0's figure for all ranks."""
+    """Keras's reduction of the rate on a plateau, decided by the metric of rank 0 for all ranks."""
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
-        """Decides with rank 0's figures."""
+        """Decides with the metrics of rank 0."""
         mine = {name: value for name, value in (logs or {}).items() if name == self.monitor}
         agreed = {**(logs or {}), **broadcast_object(mine, 0, "plateau")}
         super().on_epoch_end(epoch, agreed)

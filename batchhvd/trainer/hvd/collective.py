@@ -1,7 +1,7 @@
-"""Values that all ranks share: sums, averages, everybody's, rank 0's.
+"""Collective operations: sums, averages, the values of all ranks, the value of one rank.
 
-Each of these must be called by all ranks, in the same order. Tensors of the Keras backend give tensors; numbers,
-lists and numpy arrays give numpy arrays.
+All ranks must call these functions in the same order. Given tensors of the Keras backend they return tensors; given
+numbers, lists and numpy arrays they return numpy arrays.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def allreduce(
     op: Op | None = None,
     compression: Compressor = Compression.none,
 ) -> np.ndarray | Tensor:
-    """Returns the reduction of all ranks' values, on every rank.
+    """Returns the combined value of all ranks, on every rank.
 
     Args:
-        value: the same shape and type on all ranks. Averages of whole numbers are float64.
-        name: only needed for values that are reduced at the same time.
-        average: Horovod's older way of saying ``op``.
+        value: the same shape and type on all ranks. Averages of integers are float64.
+        name: only needed if several values are reduced at the same time.
+        average: Horovod's older form of ``op``.
         op: `Average` (the default), `Sum`, `Min`, `Max` or `Product`.
-        compression: how it travels.
+        compression: how the value is sent.
     """
     return grouped_allreduce([value], name, average, op, compression)[0]
 
@@ -51,7 +51,7 @@ def grouped_allreduce(
     op: Op | None = None,
     compression: Compressor = Compression.none,
 ) -> list[np.ndarray | Tensor]:
-    """Returns the reductions of several values, in one go. See `allreduce`."""
+    """Returns the combined values of all ranks for several values, in one operation; see `allreduce`."""
     how = _op(average, op)
     binding = world().binding
     if binding is None:
@@ -68,7 +68,7 @@ def grouped_allreduce(
 
 def _op(average: bool | None, op: Op | None) -> Op:
     if average is not None and op is not None:
-        raise SpecError("average and op say the same thing", remedy="leave average out")
+        raise SpecError("average and op cannot both be given", remedy="leave average out")
     if op is None:
         return Op.SUM if average is False else Op.AVERAGE
     return op
@@ -80,17 +80,17 @@ def _averageable(array: np.ndarray, op: Op) -> np.ndarray:
 
 
 def _value(value: ArrayLike | Tensor | keras.Variable) -> ArrayLike | Tensor:
-    """Takes the backend's tensor out of a Keras variable."""
+    """Returns the backend's tensor of a Keras variable, and other values unchanged."""
     return value.value if hasattr(value, "value") and hasattr(value, "assign") and not callable(value.value) else value
 
 
 def _is_tensor(value: object) -> bool:
-    """Tells tensors and variables from numbers and arrays without knowing a backend."""
+    """Returns whether a value is a tensor or variable of any backend, not a number or array."""
     return hasattr(value, "dtype") and not isinstance(value, (np.ndarray, np.generic))
 
 
 def allgather(value: ArrayLike | Tensor | keras.Variable, name: str | None = None) -> np.ndarray | Tensor:
-    """Returns the values of all ranks joined along their first dimension, which alone may differ."""
+    """Returns the values of all ranks joined along the first dimension, the only one that may differ."""
     binding = world().binding
     if binding is None:
         return value if _is_tensor(value) else np.atleast_1d(np.asarray(value))
@@ -108,8 +108,8 @@ def broadcast(
 
     Args:
         value: the same shape and type on all ranks.
-        root_rank: whose value it is.
-        name: only needed for values that are sent at the same time.
+        root_rank: the rank whose value is returned.
+        name: only needed if several values are sent at the same time.
     """
     binding = world().binding
     if binding is None:
@@ -155,5 +155,5 @@ def allgather_object(obj: _T, name: str | None = None) -> list[_T]:
 
 
 def barrier() -> None:
-    """Waits until all ranks have come here."""
+    """Waits until all ranks have called it."""
     allreduce(np.zeros(1, np.float32), "barrier", op=Op.SUM)

@@ -1,4 +1,4 @@
-"""The same start for all ranks: the weights and the optimizer's state of one rank are sent to the others."""
+"""The same start for all ranks: one rank sends its weights and the state of its optimizer to the others."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    """Gives all ranks the weights and the optimizer's state of one rank before the first step.
+    """Sends the weights and the optimizer's state of one rank to all ranks before the first step.
 
-    It belongs first in the list, and after a restored checkpoint too. A model that is built by its first batch is
-    built for this from the batch's shape; where that cannot be told, the broadcast follows the first step.
+    Put it first in the list, also after a checkpoint was restored. A model that its first batch would build is built
+    from the shape of that batch; if the shape is unknown, the broadcast follows the first step.
 
     Args:
-        root_rank: whose state it is.
+        root_rank: the rank whose state is sent.
         device, local_variables: Horovod's; only the defaults are supported.
     """
 
@@ -37,12 +37,12 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
         self.done = False
 
     def set_model(self, model: keras.Model) -> None:
-        """Makes the model's step fit for several ranks, before Keras compiles it."""
+        """Prepares the model's step for several ranks, before Keras compiles it."""
         super().set_model(model)
         prepare(model)
 
     def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:
-        """Broadcasts, or arranges for it where the model is not built yet."""
+        """Broadcasts, or schedules the broadcast if the model is not built yet."""
         self.done = False
         if _is_built(self.model):
             self._broadcast()
@@ -50,7 +50,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
             self._build_first()
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
-        """Broadcasts after the first step where nothing else was possible."""
+        """Broadcasts after the first step if it was not possible before."""
         if not self.done:
             self._broadcast()
 
@@ -59,7 +59,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
         self.done = True
 
     def _build_first(self) -> None:
-        """Puts building and the broadcast in front of the first step, which alone knows the data's shape."""
+        """Builds the model and broadcasts just before the first step, when the shape of the data is known."""
         step = self.model.train_function
 
         def first(data: object) -> object:
@@ -76,7 +76,7 @@ def _is_built(model: keras.Model) -> bool:
 
 
 def _build(model: keras.Model, iterator: object) -> bool:
-    """Builds a model from the shapes of its data; False where they cannot be told or the model cannot use them."""
+    """Builds a model from the shapes of its data; False if they are unknown or the model cannot use them."""
     spec = getattr(iterator, "element_spec", None)
     if spec is None:
         return False
@@ -90,7 +90,7 @@ def _build(model: keras.Model, iterator: object) -> bool:
 
 
 def broadcast_model(model: keras.Model, root_rank: int = 0) -> None:
-    """Gives a built model's weights and its optimizer's state on one rank to all ranks."""
+    """Sends the weights of a built model and the state of its optimizer from one rank to all ranks."""
     optimizer = model.optimizer
     if optimizer is not None and not optimizer.built:
         optimizer.build(model.trainable_variables)

@@ -1,6 +1,6 @@
 """The optimizer that averages gradients over all ranks, for Keras 3.
 
-The distributed optimizer is the user's own object whose class got one more layer on top; see `reduction`.
+The distributed optimizer is the user's own object with one more layer on top of its class; see `reduction`.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ def DistributedOptimizer(
     process_set: object = None,
     scale_local_gradients: bool = True,
 ) -> _Optimizer:
-    """Makes an optimizer average its gradients over all ranks, and returns it: the same object.
+    """Makes an optimizer average its gradients over all ranks, and returns the same object.
 
-    Its state stays as it is, so an optimizer that was loaded with its model goes on where it was. A model that is
-    saved with it names the plain optimizer, and opens where this package is not installed.
+    Its state is kept, so an optimizer that was loaded with its model continues where it was. A model that is saved
+    with it names the plain optimizer, and can be loaded without this package.
 
     Args:
         optimizer: any optimizer of Keras 3, built or not.
-        name: a name of its reductions, the same on all ranks; None counts.
+        name: a name for its reductions, the same on all ranks; None numbers them.
         compression: `Compression.none` or `Compression.fp16`.
         sparse_as_dense: send sparse gradients as dense ones.
         op: `Average` or `Sum`.
-        backward_passes_per_step: reduce every so many steps only; the same as Keras's
+        backward_passes_per_step: how many steps precede each reduction; the same as Keras's
             ``gradient_accumulation_steps``, which may be set on the optimizer instead.
         average_aggregated_gradients: True divides by these steps, as Keras does; False adds, as Horovod does.
         device_dense, device_sparse, num_groups, groups, scale_local_gradients: Horovod's; without effect here, since
-            all gradients travel in one group.
+            all gradients are sent in one group.
         gradient_predivide_factor, process_set: Horovod's; only the defaults are supported.
 
     Raises:
-        SpecError: not an optimizer of Keras 3, or a setting that is not supported.
+        SpecError: It is not an optimizer of Keras 3, or an argument is not supported.
     """
     _check(optimizer, gradient_predivide_factor, process_set, op)
     if broken_wrapper(optimizer):
@@ -78,7 +78,7 @@ _WARNING = (
 
 
 def broken_wrapper(optimizer: object) -> bool:
-    """Tells whether Horovod's own wrapper sits on a Keras 3 optimizer, where it exchanges nothing."""
+    """Returns whether a Keras 3 optimizer has Horovod's own wrapper, which exchanges nothing there."""
     ours = isinstance(optimizer, (Distributed, DistributedLossScale))
     return not ours and any(
         (getattr(member, "__module__", None) or "").startswith("horovod.")
@@ -103,14 +103,14 @@ def _check(optimizer: object, predivide: float, process_set: object, op: Op) -> 
 
 
 def _accumulate(optimizer: keras.optimizers.Optimizer, passes: int, average: bool) -> int:
-    """Sets Keras's own accumulation, and returns what its average must be multiplied by."""
+    """Sets Keras's own accumulation, and returns the factor for its average."""
     if passes == 1:
         return 1
     if optimizer.built or optimizer.gradient_accumulation_steps not in (None, passes):
         raise SpecError(
             f"backward_passes_per_step={passes} comes too late or contradicts gradient_accumulation_steps="
             f"{optimizer.gradient_accumulation_steps}",
-            remedy="set gradient_accumulation_steps when the optimizer is made",
+            remedy="set gradient_accumulation_steps when you create the optimizer",
         )
     optimizer.gradient_accumulation_steps = passes
     return 1 if average else passes
@@ -119,7 +119,7 @@ def _accumulate(optimizer: keras.optimizers.Optimizer, passes: int, average: boo
 def _layer(
     optimizer: keras.optimizers.Optimizer, layer: type, name: str | None, settings: Mapping[str, object]
 ) -> None:
-    """Puts a layer on top of an object's class, and keeps the names by which Keras saves it."""
+    """Puts a layer on top of the class of an object, and keeps the names under which Keras saves it."""
     base = type(optimizer)
     label = {"reduction_name": f"batchhvd.{name}"} if name else {}
     place = {"__module__": _module(base), "__doc__": base.__doc__}
@@ -132,13 +132,13 @@ def _layer(
 
 
 def _module(base: type) -> str:
-    """Returns where a saved model shall look for an optimizer: Keras's public module, which all backends have."""
+    """Returns the module that a saved model names for an optimizer: Keras's public one, which all backends have."""
     public = getattr(keras.optimizers, base.__name__, None)
     return "keras.optimizers" if public in base.__mro__ else base.__module__
 
 
 def _register(made: type, base: type) -> None:
-    """Lets a class be saved under the name that the user has registered for the one below."""
+    """Registers a class under the name that the user has registered for its base class."""
     package, _, name = keras.saving.get_registered_name(base).rpartition(">")
     if package:
         keras.saving.register_keras_serializable(package, name)(made)
@@ -146,11 +146,11 @@ def _register(made: type, base: type) -> None:
 
 
 def prepare(model: keras.Model) -> None:
-    """Makes a compiled model's step fit for several ranks; to be called before its step is first compiled.
+    """Prepares the step of a compiled model for several ranks; call it before the step is first compiled.
 
-    Keras puts its own loss scaling on top of a distributed optimizer in mixed float16: it gets its layer too. On
-    TensorFlow the step is not compiled by XLA, which has no operation of Horovod. What does not synchronise is
-    warned of.
+    In mixed float16 Keras puts its own loss scaling on top of a distributed optimizer; it gets a layer too. On
+    TensorFlow the step is not compiled by XLA, which has no operation of Horovod. A warning says if the optimizer does
+    not synchronize.
     """
     optimizer = model.optimizer
     scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
@@ -169,7 +169,7 @@ def prepare(model: keras.Model) -> None:
 
 
 def is_distributed(optimizer: object) -> bool:
-    """Tells whether an optimizer reduces its gradients over all ranks."""
+    """Returns whether an optimizer reduces its gradients over all ranks."""
     return isinstance(getattr(optimizer, "inner_optimizer", optimizer), Distributed)
 
 
@@ -179,13 +179,13 @@ def load_model(
     custom_objects: Mapping[str, object] | None = None,
     compression: Compressor = Compression.none,
 ) -> keras.Model:
-    """Loads a Keras model and makes its optimizer distributed, state included.
+    """Loads a Keras model and makes its optimizer distributed, including its state.
 
     Args:
         filepath: a file that ``model.save`` wrote.
         custom_optimizers: classes of optimizers that are not Keras's own.
         custom_objects: other classes and functions by name.
-        compression: how gradients travel.
+        compression: how gradients are sent.
     """
     known = {**{kind.__name__: kind for kind in custom_optimizers or ()}, **(custom_objects or {})}
     model = keras.models.load_model(filepath, custom_objects=known or None)

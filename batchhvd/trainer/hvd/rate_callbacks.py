@@ -18,11 +18,11 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[mi
     Args:
         initial_lr: the rate that is multiplied.
         multiplier: a number, or a function of the epoch.
-        start_epoch: the first epoch that it is for.
-        end_epoch: the first epoch that it is no longer for; None for ever.
-        staircase: once an epoch, with whole epochs; False each step, with fractions.
+        start_epoch: the first epoch to which it applies.
+        end_epoch: the first epoch to which it no longer applies; None means that there is none.
+        staircase: True sets the rate once an epoch; False at each step, with fractions of epochs.
         momentum_correction: Horovod's; without effect, since Keras 3 compiles the momentum into the step.
-        steps_per_epoch: where Keras does not know it.
+        steps_per_epoch: needed if Keras does not know it.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[mi
         self.epoch = 0
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, float] | None = None) -> None:
-        """Notes the epoch, and sets its rate where it is one for the whole epoch."""
+        """Notes the epoch, and sets the rate if it is the same for the whole epoch."""
         self.epoch = epoch
         if self.staircase:
             self._set(epoch)
@@ -56,7 +56,7 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[mi
             self._set(self.epoch + batch / self._steps())
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
-        """Shows the rate among the figures."""
+        """Adds the rate to the metrics."""
         if logs is not None:
             logs["learning_rate"] = float(as_array(self.model.optimizer.learning_rate))
 
@@ -67,7 +67,7 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[mi
     def _steps(self) -> int:
         steps = self.steps_per_epoch or (self.params or {}).get("steps")
         if not steps:
-            raise SpecError("the number of steps of an epoch is not known", remedy="pass steps_per_epoch")
+            raise SpecError("the number of steps of an epoch is unknown", remedy="pass steps_per_epoch")
         return int(steps)
 
 
@@ -75,11 +75,11 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
     """Grows the rate from ``initial_lr / size`` to ``initial_lr`` within the first epochs; see `schedule.Warmup`.
 
     Args:
-        initial_lr: the rate after warm-up, which is the one scaled for all ranks.
+        initial_lr: the rate after warm-up, scaled for all ranks.
         warmup_epochs: how long it takes.
         momentum_correction: without effect, as in `LearningRateScheduleCallback`.
-        steps_per_epoch: where Keras does not know it.
-        verbose: 1 lets rank 0 say when warm-up has ended.
+        steps_per_epoch: needed if Keras does not know it.
+        verbose: 1 makes rank 0 print a line when warm-up has ended.
     """
 
     def __init__(
@@ -96,12 +96,12 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
         self.verbose = verbose
 
     def _set(self, epoch: float) -> None:
-        # One step beyond the end, so that the rate is exactly the full one afterwards.
+        # One step beyond the end, so that the rate is exactly the full rate afterwards.
         if epoch < self.warmup_epochs + 1 / self._steps():
             super()._set(epoch)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
-        """Shows the rate, and says once that warm-up has ended."""
+        """Adds the rate to the metrics, and prints a line when warm-up has ended."""
         super().on_epoch_end(epoch, logs)
         if self.verbose and world().rank == 0 and epoch < self.warmup_epochs <= epoch + 1:
             print(f"Epoch {epoch + 1}: warm-up ended at learning rate {self.initial_lr:g}")

@@ -1,8 +1,8 @@
-"""How gradients of all ranks become one: the layers that go on top of the classes of Keras's optimizers.
+"""How the gradients of all ranks are combined: layers on top of the classes of Keras's optimizers.
 
 Keras hands all gradients to one documented method, `keras.optimizers.Optimizer.apply`. The layer's `apply` reduces
 first, and everything that Keras does afterwards (unscaling, clipping, weight decay, the update itself) sees gradients
-that are alike on all ranks.
+that are equal on all ranks.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from batchhvd.trainer.hvd.world import world
 if TYPE_CHECKING:
     from batchhvd.trainer.hvd.binding import Tensor
 
-# Reductions are found by name on all ranks. The names count the distributed optimizers of this process, because
-# Keras's own names differ between ranks as soon as one of them makes an extra object.
+# Ranks match reductions by name. The names number the distributed optimizers of this process, because Keras's own
+# names differ between ranks as soon as one of them creates an extra object.
 _serials = itertools.count()
 
 
 @frozen
 class Reduction:
-    """How gradients of all ranks become one.
+    """How the gradients of all ranks are combined.
 
     Attributes:
         op: `Average` or `Sum`.
-        compression: how they travel.
+        compression: how they are sent.
         sparse_as_dense: sparse gradients are sent as dense ones.
-        passes: local steps between two reductions that are added up and not averaged, as in Horovod; 1 elsewhere.
+        passes: number of local steps per reduction if they are added up, as in Horovod; 1 if they are averaged.
     """
 
     op: Op = Op.AVERAGE
@@ -42,7 +42,7 @@ class Reduction:
     passes: int = 1
 
     def reduce(self, gradients: Sequence[Tensor], name: str) -> list[Tensor]:
-        """Returns the gradients of all ranks as one; with one rank, or without gradients, what was given."""
+        """Returns the combined gradients of all ranks; with one rank, those that were given."""
         gradients = [_dense(gradient) if self.sparse_as_dense else gradient for gradient in gradients]
         binding = world().binding
         if binding is not None and gradients:
@@ -59,7 +59,7 @@ class Distributed:
     reduction_name = ""
 
     def build(self, variables: Sequence[keras.Variable]) -> None:
-        """Creates the optimizer's variables and settles the name of its reductions."""
+        """Creates the variables of the optimizer and sets the name of its reductions."""
         super().build(variables)  # type: ignore[misc]  # the class below in the order of resolution is Keras's
         settle_name(self)
 
@@ -70,7 +70,7 @@ class Distributed:
 
         Args:
             grads: this rank's gradients; None for variables without one, which must be the same on all ranks.
-            trainable_variables: the variables that they belong to; None once the optimizer is built.
+            trainable_variables: the variables of the gradients; may be None once the optimizer is built.
         """
         keras_optimizer: keras.optimizers.Optimizer = super()
         optimizer: keras.optimizers.Optimizer = self
@@ -90,12 +90,12 @@ class DistributedLossScale:
     reduction_name = ""
 
     def build(self, variables: Sequence[keras.Variable]) -> None:
-        """Creates the optimizer's variables and settles the name of its agreement."""
+        """Creates the variables of the optimizer and sets the name of its reduction."""
         super().build(variables)  # type: ignore[misc]  # the class below in the order of resolution is Keras's
         settle_name(self)
 
     def check_finite(self, grads: Sequence[Tensor | None]) -> Tensor:
-        """Tells whether the gradients of all ranks are finite."""
+        """Returns whether the gradients of all ranks are finite."""
         keras_optimizer: keras.optimizers.LossScaleOptimizer = super()
         finite = keras.ops.cast(keras_optimizer.check_finite(grads), "float32")
         binding = world().binding
@@ -115,7 +115,7 @@ def _dense(gradient: Tensor) -> Tensor:
 
 
 def _reduce_present(optimizer: keras.optimizers.Optimizer, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """Reduces those gradients that are there."""
+    """Reduces the gradients that are not None."""
     places = [place for place, gradient in enumerate(grads) if gradient is not None]
     reduced: list[Tensor | None] = list(grads)
     found = optimizer.reduction.reduce([grads[place] for place in places], optimizer.reduction_name)
@@ -131,8 +131,8 @@ def _reduce_at_boundary(
 ) -> list[Tensor | None]:
     """Lets Keras collect gradients on each rank, and reduces once they are complete.
 
-    At the last step of a round the reduced sum takes the place of what Keras collected, and zeros that of the last
-    gradients: Keras then adds nothing, divides by the number of steps and clips what is alike on all ranks.
+    At the last step of a round, the reduced sum replaces what Keras collected, and zeros replace the last gradients:
+    Keras then adds nothing, divides by the number of steps, and clips values that are equal on all ranks.
     """
     variables = optimizer._trainable_variables if variables is None else list(variables)
     places = [place for place, gradient in enumerate(grads) if gradient is not None]

@@ -23,20 +23,20 @@ class TensorFlowBinding:
         self.module = module
 
     def owns(self, value: object) -> bool:
-        """Tells whether a value is a tensor or a variable of TensorFlow."""
+        """Returns whether a value is a tensor or a variable of TensorFlow."""
         return bool(tf.is_tensor(value)) or isinstance(value, tf.Variable)
 
     def tensor(self, array: np.ndarray) -> tf.Tensor:
-        """Turns a numpy array into a tensor."""
+        """Converts a numpy array to a tensor."""
         return tf.convert_to_tensor(array)
 
     def array(self, tensor: tf.Tensor) -> np.ndarray:
-        """Turns a tensor into a numpy array."""
+        """Converts a tensor to a numpy array."""
         array: np.ndarray = tensor.numpy()
         return array
 
     def reduce(self, tensors: Sequence[Tensor], name: str, op: Op, compression: Compressor) -> list[Tensor]:
-        """Reduces tensors over all ranks: dense ones of one type in one group, sparse ones each by itself."""
+        """Reduces tensors over all ranks: dense ones of one type as a group, sparse ones one by one."""
         name = _unique(name)
         reduced: list[Tensor] = [None] * len(tensors)
         groups: dict[tf.DType, list[int]] = {}
@@ -64,11 +64,11 @@ class TensorFlowBinding:
     def _grouped(self, tensors: list[tf.Tensor], name: str, op: Op) -> list[tf.Tensor]:
         how = getattr(self.module, op.value)
         found = self.module.grouped_allreduce(tensors, op=how, name=name, ignore_name_scope=True)
-        # An operation of a library that TensorFlow does not know forgets the shapes.
+        # The operation comes from a library that TensorFlow does not know, so the shapes are lost.
         return [tf.ensure_shape(new, old.shape) for new, old in zip(found, tensors, strict=True)]
 
     def _reduce_sparse(self, slices: tf.IndexedSlices, name: str, op: Op) -> tf.IndexedSlices:
-        """Joins the rows of all ranks; rows that occur several times add up when they are applied."""
+        """Joins the rows of all ranks; rows that occur several times are added up when they are applied."""
         values = self.gather(slices.values, f"{name}.values")
         indices = self.gather(slices.indices, f"{name}.indices")
         if op is Op.AVERAGE:
@@ -87,7 +87,7 @@ class TensorFlowBinding:
 
 
 def _unique(name: str) -> str:
-    """Keeps two reductions of one graph apart: TensorFlow may run them at the same time."""
+    """Returns a unique name within a graph, because TensorFlow may run two reductions at the same time."""
     if tf.executing_eagerly():
         return name
     unique: Callable[[str], str] = tf.compat.v1.get_default_graph().unique_name

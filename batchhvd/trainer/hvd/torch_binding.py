@@ -1,7 +1,7 @@
 """Horovod on PyTorch, in eager code and under ``torch.compile``.
 
 The reduction of gradients is a custom operator: the compiler sees one opaque call with known shapes, keeps it in
-its graph and runs it at every step, instead of tracing into Horovod and remembering what it found there.
+its graph and runs it at every step, instead of tracing into Horovod and keeping the values that it saw there.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ class TorchBinding:
         self.module = module
 
     def owns(self, value: object) -> bool:
-        """Tells whether a value is a tensor of PyTorch."""
+        """Returns whether a value is a tensor of PyTorch."""
         return isinstance(value, torch.Tensor)
 
     def tensor(self, array: np.ndarray) -> torch.Tensor:
-        """Turns a numpy array into a tensor on the CPU."""
+        """Converts a numpy array to a tensor on the CPU."""
         return torch.as_tensor(array)
 
     def array(self, tensor: torch.Tensor) -> np.ndarray:
-        """Turns a tensor into a numpy array."""
+        """Converts a tensor to a numpy array."""
         array: np.ndarray = tensor.detach().cpu().numpy()
         return array
 
     def reduce(self, tensors: Sequence[torch.Tensor], name: str, op: Op, compression: Compressor) -> list[torch.Tensor]:
-        """Reduces tensors over all ranks, those of one type in one group; sparse ones become dense."""
+        """Reduces tensors over all ranks, those of one type as a group; sparse ones become dense."""
         dense = [tensor.to_dense() if tensor.is_sparse else tensor for tensor in tensors]
         found: list[torch.Tensor] = torch.ops.batchhvd.allreduce(dense, name, op.value, compression.half)
         return found
@@ -55,17 +55,17 @@ class TorchBinding:
 
 
 def _carried(tensor: torch.Tensor, call: Callable[[torch.Tensor], torch.Tensor], module: ModuleType) -> torch.Tensor:
-    """Runs a collective where Horovod can: on the GPU with NCCL, else on the CPU."""
+    """Runs a collective operation on the GPU if Horovod has NCCL, otherwise on the CPU."""
     if tensor.device.type == "cpu" or module.nccl_built():
         return _arrived(call(tensor))
     return call(tensor.cpu()).to(tensor.device)
 
 
 def _arrived(tensor: torch.Tensor) -> torch.Tensor:
-    """Makes what follows on this thread's stream wait until Horovod's result is there.
+    """Makes later work on the stream of this thread wait for the result of Horovod.
 
-    With ``HOROVOD_ENABLE_ASYNC_COMPLETION`` Horovod returns before NCCL has finished, and lets a stream wait for it:
-    the default one, since that is the current one of its own thread (horovod/torch/mpi_ops_v2.cc, GetGPUStream).
+    With ``HOROVOD_ENABLE_ASYNC_COMPLETION`` Horovod returns before NCCL has finished, and makes a stream wait for it:
+    the default stream, which is the current stream of its own thread (horovod/torch/mpi_ops_v2.cc, GetGPUStream).
     """
     if tensor.is_cuda:
         torch.cuda.current_stream().wait_stream(torch.cuda.default_stream())
@@ -104,7 +104,7 @@ def _reduce_group(
 
 
 def _shapes(tensors: list[torch.Tensor], name: str, op: str, half: bool) -> list[torch.Tensor]:
-    """Tells the compiler what comes back: new tensors like those that went in."""
+    """Tells the compiler what the operator returns: new tensors with the shapes of its arguments."""
     return [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in tensors]
 
 

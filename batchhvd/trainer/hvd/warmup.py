@@ -1,4 +1,4 @@
-"""Warm-up: the learning rate of many ranks grows from that of one."""
+"""Warm-up: the learning rate rises from that of one rank to that of all."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from attrs import frozen
 
 @frozen
 class Warmup:
-    """Grows the rate evenly from a single rank's to the scaled one: ``rate(e) = top · (1/N + (1 - 1/N) · e/E)``.
+    """Raises the rate evenly from that of one rank to the scaled one: ``rate(e) = top · (1/N + (1 - 1/N) · e/E)``.
 
-    Here e is the epoch with its fraction, E the epochs of warm-up, N the ranks, and top the rate from E on. With one
-    rank, or no epochs, the rate is top from the start.
+    Here e is the epoch with its fraction, E the number of epochs of warm-up, N the number of ranks, and top the rate
+    from E on. With one rank, or zero epochs, the rate is top from the start.
 
     Attributes:
         top: the rate after warm-up.
-        epochs: how long it takes.
-        ranks: N, or any other factor by which the first steps shall be smaller.
+        epochs: duration of warm-up.
+        ranks: N, or any other factor by which the first rate is smaller.
     """
 
     top: float
@@ -23,7 +23,7 @@ class Warmup:
     ranks: float
 
     def rate(self, epoch: float) -> float:
-        """Returns the rate at an epoch, counted from 0 with its fraction."""
+        """Returns the rate at an epoch, counted from 0, with its fraction."""
         if epoch >= self.epochs or self.epochs <= 0:
             return self.top
         first = 1.0 / self.ranks

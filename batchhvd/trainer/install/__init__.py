@@ -1,4 +1,4 @@
-"""Builds Horovod for the Keras backends that are here, once, keeps the wheel, installs it and proves it."""
+"""Builds Horovod once for the installed Keras backends, keeps the wheel, installs it and verifies it."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Builds Horovod for the Keras backends that are here, once, keeps the wheel, installs it and proves it.
+"""Builds Horovod once for the installed Keras backends, keeps the wheel, installs it and verifies it.
 
     python -m batchhvd.trainer.install [--backend tensorflow,torch|auto] [--mpi] [--nccl|--no-nccl]
     python -m batchhvd.trainer.install --check
 
-The wheel lies in the user's cache under a name made of everything that decides it, so another environment with
-the same frameworks takes seconds. ``--check`` installs nothing: it says what is there and what is missing, and
-runs the proof. Linux on x86-64 and aarch64; other systems by guess.
+The wheel is kept in the user's cache under a name made of everything that determines it, so installing it into another
+environment with the same frameworks takes seconds. ``--check`` installs nothing: it shows what is installed and what is
+missing, and verifies it. Supported: Linux on x86-64 and aarch64; other systems are untested.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from batchhvd.errors import BatchHvdError
 from batchhvd.trainer.install.build_plan import BuildPlan, plan
 from batchhvd.trainer.install.installation import BACKENDS, COMMAND, installed
 from batchhvd.trainer.install.installer import install
-from batchhvd.trainer.install.proof import prove
 from batchhvd.trainer.install.requirement import supply_command, unmet
 from batchhvd.trainer.install.source import VERSION
 from batchhvd.trainer.install.step_log import StepLog
+from batchhvd.trainer.install.verification import verify
 
 
 def check(wanted: BuildPlan, steps: StepLog) -> bool:
-    """Says what is installed and what is missing, and proves it; True where all is well."""
+    """Shows what is installed and what is missing, and verifies it; True if everything is in order."""
     found = installed()
     steps.say(f"frameworks: {wanted.names}; compiler: {wanted.compiler or 'none'}; cache: {wanted.folder}")
     missing = unmet(wanted)
     if missing:
         what = ", ".join(requirement.what for requirement in missing)
-        steps.say(f"for building there is missing: {what}: {supply_command(missing)}")
+        steps.say(f"missing for a build: {what}; install it with: {supply_command(missing)}")
     if not found:
         steps.say(f"Horovod is not installed; install it with: {COMMAND}")
         return False
     fits = found == wanted.version
-    steps.say(f"Horovod {found} is installed" + ("" if fits else f", not the one that fits: {COMMAND}"))
-    prove(wanted, steps)
+    steps.say(f"Horovod {found} is installed" + ("" if fits else f", but another build fits: {COMMAND}"))
+    verify(wanted, steps)
     return fits
 
 
@@ -61,9 +61,9 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m batchhvd.trainer.install", description=__doc__.split("\n")[0])
     parser.add_argument("--backend", default="auto", help=f"{','.join(BACKENDS)} or one of them; auto: all installed")
     parser.add_argument("--mpi", action="store_true", help="build for MPI too")
-    parser.add_argument("--nccl", action=argparse.BooleanOptionalAction, help="build for GPUs; default: where possible")
-    parser.add_argument("--archive", type=Path, help=f"horovod-{VERSION}.tar.gz, for a machine without internet")
-    parser.add_argument("--check", action="store_true", help="install nothing; say what there is, and prove it")
+    parser.add_argument("--nccl", action=argparse.BooleanOptionalAction, help="build for GPUs; default: if possible")
+    parser.add_argument("--archive", type=Path, help=f"horovod-{VERSION}.tar.gz, for a machine without internet access")
+    parser.add_argument("--check", action="store_true", help="install nothing; show what is installed, and verify it")
     return parser.parse_args(argv)
 
 

@@ -1,4 +1,4 @@
-"""What a build of Horovod depends on: the plan that names the wheel, what the machine lacks, the build's settings."""
+"""What a build of Horovod depends on: the plan, which names the wheel, and the settings of the build."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from batchhvd.trainer.install.installation import BACKENDS, cache, framework_ver
 from batchhvd.trainer.install.package_manager import apt_command
 from batchhvd.trainer.install.source import VERSION, fingerprint
 
-#: Standard headers that the release forgets to include and gcc 13 no longer brings by chance.
+#: Standard headers that the release forgets to include, and that gcc 13 no longer includes by chance.
 _INCLUDES = ("string", "cstdint", "memory", "functional", "stdexcept", "sstream", "algorithm")
 #: Memory that one compiler needs for the frameworks' headers, in bytes.
 _COMPILER_MEMORY = 2 * 1024**3
@@ -28,14 +28,14 @@ _COMPILER_MEMORY = 2 * 1024**3
 
 @frozen
 class BuildPlan:
-    """Everything that decides what is built.
+    """Everything that determines what is built.
 
     Attributes:
-        frameworks: version by module name, of those in `BACKENDS`.
+        frameworks: versions by module name, of the modules in `BACKENDS`.
         python: the tag of the interpreter's binary interface, such as "cpython-311-x86_64-linux-gnu".
-        compiler: name and version, "" where there is none.
-        mpi: the MPI compiler's path, "" for gloo only.
-        nccl: NCCL's folder and version for GPUs, "" without.
+        compiler: name and version, "" if there is none.
+        mpi: path of the MPI compiler, "" for gloo only.
+        nccl: folder and version of NCCL for GPUs, "" without GPUs.
     """
 
     frameworks: Mapping[str, str]
@@ -46,7 +46,7 @@ class BuildPlan:
 
     @property
     def key(self) -> str:
-        """The name of the wheel's folder in the cache: readable, and different whenever the wheel would be."""
+        """The name of the wheel's folder in the cache: readable, and different for each different wheel."""
         parts = [VERSION, *(f"{name}{version}" for name, version in self.frameworks.items()), self.python]
         parts += [self.compiler.replace(" ", ""), "gloo", *(["mpi"] if self.mpi else []), self.nccl.split(" ")[-1]]
         return "-".join(part for part in parts if part) + f"-{self.digest}"
@@ -74,15 +74,15 @@ class BuildPlan:
 
 
 def plan(backends: Iterable[str] = (), *, mpi: bool = False, nccl: bool | None = None) -> BuildPlan:
-    """Finds out what would be built here.
+    """Returns what would be built in this environment.
 
     Args:
-        backends: of `BACKENDS`; empty means every one that is installed.
+        backends: of `BACKENDS`; empty means all that are installed.
         mpi: build for MPI too.
-        nccl: build for GPUs; None means where there is a GPU, its compiler and NCCL.
+        nccl: build for GPUs; None means: if there are a GPU, its compiler and NCCL.
 
     Raises:
-        HorovodMissingError: a backend, MPI or NCCL was asked for and is not installed.
+        HorovodMissingError: A backend, MPI or NCCL was asked for and is not installed.
     """
     wanted = tuple(backends)
     frameworks = {name: version for name in BACKENDS if (version := framework_version(name))}
@@ -120,14 +120,14 @@ def _mpi() -> str:
 
 
 def _nccl(wanted: bool | None) -> str:
-    """Returns NCCL's folder and version, or "" where it is not to be used."""
+    """Returns the folder and version of NCCL, or "" if it is not used."""
     if wanted is False or (wanted is None and not _has_gpu()):
         return ""
     folder = next(iter(Path(sysconfig.get_path("purelib")).glob("nvidia/nccl")), None)
     problem = "no CUDA compiler nvcc" if not _nvcc() else "no package nvidia-nccl" if not folder else ""
     if problem and wanted:
         raise HorovodMissingError(
-            f"--nccl was asked for, and there is {problem}",
+            f"--nccl was given, but there is {problem}",
             found=problem,
             remedy="install the CUDA toolkit, and a PyTorch for CUDA, which brings NCCL",
         )
@@ -154,13 +154,13 @@ def _output(command: list[str]) -> str:
 
 
 def parallel() -> int:
-    """Returns how many compilers may run at a time: as many as there are cores, and memory for them."""
+    """Returns how many compilers may run at a time: limited by the cores and the memory."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(1, min(len(os.sched_getaffinity(0)), memory // _COMPILER_MEMORY))
 
 
 def build_variables(wanted: BuildPlan, jobs: int) -> dict[str, str]:
-    """Returns what is added to the environment of the build.
+    """Returns the variables that are added to the environment of the build.
 
     Source: Horovod's docs/install.rst; cmake 4 refuses bundled gloo without CMAKE_POLICY_VERSION_MINIMUM.
     """
@@ -183,11 +183,11 @@ def build_variables(wanted: BuildPlan, jobs: int) -> dict[str, str]:
 
 
 def _can_share(wanted: BuildPlan) -> bool:
-    """Tells whether both frameworks can link the same objects: same C++ library interface, same use of CUDA."""
+    """Returns whether both frameworks can link the same objects: same C++ library ABI, same use of CUDA."""
     if "torch" not in wanted.frameworks:
         return True
     if len(wanted.frameworks) == 1:
-        return False  # there is nobody to share with
+        return False  # there is no second framework to share with
     code = (
         "import torch; from torch.utils.cpp_extension import CUDA_HOME; "
         "print(torch.compiled_with_cxx11_abi(), bool(torch.version.cuda and CUDA_HOME))"
@@ -198,7 +198,7 @@ def _can_share(wanted: BuildPlan) -> bool:
 
 
 def _gpu_variables(folder: str) -> dict[str, str]:
-    """Returns the variables for GPUs, and gives NCCL's library the name that the linker looks for."""
+    """Returns the variables for GPUs, and links the library of NCCL to the name that the linker looks for."""
     library = Path(folder, "lib", "libnccl.so")
     if not library.exists():
         library.symlink_to("libnccl.so.2")
@@ -207,6 +207,6 @@ def _gpu_variables(folder: str) -> dict[str, str]:
     return {
         "HOROVOD_GPU_OPERATIONS": "NCCL",
         "HOROVOD_NCCL_HOME": folder,
-        "HOROVOD_NCCL_LINK": "SHARED",  # PyTorch's own; a static one from elsewhere would make the wheel 189 MB
+        "HOROVOD_NCCL_LINK": "SHARED",  # PyTorch's own; a static library would make the wheel 189 MB
         "HOROVOD_BUILD_CUDA_CC_LIST": ",".join(sorted({capability.replace(".", "") for capability in found})),
     }

@@ -15,13 +15,13 @@ BACKENDS = ("tensorflow", "torch")
 
 
 def cache() -> Path:
-    """Returns the folder of the wheels."""
+    """Returns the folder in which wheels are kept."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "batchhvd" / "horovod"
 
 
 def installed() -> str:
-    """Returns the version of Horovod in this environment, "" where there is none."""
+    """Returns the version of Horovod in this environment, "" if it is not installed."""
     try:
         return metadata.version("horovod")
     except metadata.PackageNotFoundError:
@@ -29,7 +29,7 @@ def installed() -> str:
 
 
 def framework_version(module: str) -> str:
-    """Returns the version of an installed framework without importing it, "" where there is none."""
+    """Returns the version of a framework without importing it, "" if it is not installed."""
     if find_spec(module) is None:
         return ""
     for name in {"tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow-rocm")}.get(module, (module,)):

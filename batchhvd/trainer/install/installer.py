@@ -1,4 +1,4 @@
-"""Makes sure that Horovod is built, installed and proved, one process at a time."""
+"""Makes sure that Horovod is built, installed and verified, by one process at a time."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from batchhvd.errors import HorovodBrokenError
 from batchhvd.trainer.install.build_plan import BuildPlan, plan
 from batchhvd.trainer.install.installation import cache, installed
 from batchhvd.trainer.install.package_manager import pip
-from batchhvd.trainer.install.proof import prove
 from batchhvd.trainer.install.requirement import supply
 from batchhvd.trainer.install.source import VERSION
 from batchhvd.trainer.install.step_log import StepLog
+from batchhvd.trainer.install.verification import verify
 from batchhvd.trainer.install.wheel import imported, wheel
 
 
@@ -29,23 +29,23 @@ def install(
     archive: Path | None = None,
     steps: StepLog | None = None,
 ) -> BuildPlan:
-    """Makes sure that Horovod for these backends is built, installed and proved, and returns what it is.
+    """Makes sure that Horovod for these backends is built, installed and verified, and returns its plan.
 
     Args:
-        backends: of "tensorflow" and "torch"; empty means every one that is installed.
+        backends: of "tensorflow" and "torch"; empty means all that are installed.
         mpi: build for MPI too.
-        nccl: build for GPUs; None means where there is one.
-        archive: Horovod's source, for a machine without internet; None downloads it.
-        steps: where to say what is done.
+        nccl: build for GPUs; None means: if there is one.
+        archive: Horovod's source, for a machine without internet access; None downloads it.
+        steps: shows what is done.
 
     Raises:
-        HorovodMissingError: something that the build needs is missing; the message has the command that installs it.
-        HorovodBrokenError: the build or the proof failed.
+        HorovodMissingError: Something that the build needs is missing; the message has the command that installs it.
+        HorovodBrokenError: The build or the verification failed.
     """
     steps = steps or StepLog()
     wanted = plan(backends, mpi=mpi, nccl=nccl)
     if installed() == wanted.version and _stamp(wanted).exists():
-        steps.say(f"Horovod {VERSION} for {wanted.names} is installed and proved: nothing to do")
+        steps.say(f"Horovod {VERSION} for {wanted.names} is installed and verified: nothing to do")
         return wanted
     cache().mkdir(parents=True, exist_ok=True)
     with lock(cache() / "lock", steps):
@@ -53,7 +53,7 @@ def install(
             supply(wanted, steps)
             wanted = plan(backends, mpi=mpi, nccl=nccl)
         _install(wheel(wanted, archive, steps), wanted, steps)
-        _prove_new(wanted, steps)
+        _verify_new(wanted, steps)
     return wanted
 
 
@@ -63,7 +63,7 @@ def _stamp(wanted: BuildPlan) -> Path:
 
 @contextmanager
 def lock(path: Path, steps: StepLog) -> Iterator[None]:
-    """Lets one process build at a time; the others say that they wait."""
+    """Lets one process build at a time; the others print that they wait."""
     with path.open("a") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -79,10 +79,10 @@ def _install(path: Path, wanted: BuildPlan, steps: StepLog) -> None:
     pip(options, steps, f"installing {path.name} into {sys.prefix}")
 
 
-def _prove_new(wanted: BuildPlan, steps: StepLog) -> None:
-    """Proves what was installed; a wheel that fails is removed, so that the next run builds it anew."""
+def _verify_new(wanted: BuildPlan, steps: StepLog) -> None:
+    """Verifies what was installed; a wheel that fails is removed, so that the next run builds it again."""
     try:
-        prove(wanted, steps)
+        verify(wanted, steps)
     except HorovodBrokenError:
         shutil.rmtree(wanted.folder, ignore_errors=True)
         raise

@@ -1,4 +1,4 @@
-"""Debian's and Python's package managers, as the installer needs them."""
+"""The package managers of Debian and Python, as far as the installer needs them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from batchhvd.trainer.measure import ranks
 
 
 def apt_command(packages: Iterable[str]) -> str:
-    """Returns the command by which root installs Debian packages."""
+    """Returns the command with which root installs Debian packages."""
     return "apt-get update && apt-get install -y --no-install-recommends " + " ".join(packages)
 
 
@@ -20,7 +20,7 @@ def apt(arguments: Sequence[str]) -> None:
     """Runs ``apt-get``.
 
     Raises:
-        HorovodMissingError: it failed.
+        HorovodMissingError: It failed.
     """
     command = ["apt-get", "-q", "-o", "DPkg::Lock::Timeout=300", *arguments]
     done = subprocess.run(
@@ -38,10 +38,10 @@ def apt(arguments: Sequence[str]) -> None:
 
 
 def pip(arguments: Sequence[str], steps: StepLog, what: str) -> None:
-    """Runs ``pip`` of this environment, after saying what for.
+    """Prints what is about to happen, and runs the ``pip`` of this environment.
 
     Raises:
-        HorovodMissingError: it failed.
+        HorovodMissingError: It failed.
     """
     steps.say(what)
     command = ranks.python("-m", "pip", "--disable-pip-version-check", *arguments)

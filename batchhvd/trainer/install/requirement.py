@@ -1,4 +1,4 @@
-"""What the machine must have for a build of Horovod, and what it does not have."""
+"""What a build of Horovod requires and the machine does not have."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from batchhvd.trainer.install.build_plan import BuildPlan
 from batchhvd.trainer.install.package_manager import apt, apt_command
 from batchhvd.trainer.install.step_log import StepLog
 
-#: Headers that TensorFlow's wheel uses and does not hold, and Debian's packages of them.
+#: Headers that TensorFlow's wheel uses but does not contain, and the Debian packages that have them.
 _TENSORFLOW_HEADERS = {"highwayhash/": "libhighwayhash-dev", "farmhash.h": "libfarmhash-dev"}
 _PROBE = '#include "tensorflow/core/framework/op.h"\n#include "tensorflow/core/framework/op_kernel.h"\n'
 
@@ -27,8 +27,8 @@ class Requirement:
     """Something that the build needs and the machine does not have.
 
     Attributes:
-        what: in words.
-        package: Debian's package of it.
+        what: its description.
+        package: the Debian package that has it.
     """
 
     what: str
@@ -36,7 +36,7 @@ class Requirement:
 
 
 def unmet(wanted: BuildPlan) -> list[Requirement]:
-    """Lists what is missing on this machine to build a plan."""
+    """Returns what is missing on this machine to build a plan."""
     found = [
         Requirement(what, package)
         for program, what, package in (
@@ -55,7 +55,7 @@ def unmet(wanted: BuildPlan) -> list[Requirement]:
 
 
 def _missing_headers() -> list[Requirement]:
-    """Asks the preprocessor which headers TensorFlow's own headers look for in vain."""
+    """Asks the preprocessor which headers the headers of TensorFlow do not find."""
     spec = find_spec("tensorflow")
     folders = list(spec.submodule_search_locations or []) if spec else []
     command = [os.environ.get("CXX", "g++"), "-std=c++17", "-M", "-MG", "-x", "c++", "-"]
@@ -79,7 +79,11 @@ def supply_command(missing: list[Requirement]) -> str:
 
 
 def supply(wanted: BuildPlan, steps: StepLog) -> None:
-    """Installs what the machine lacks where that is allowed, else names it."""
+    """Installs what is missing if this process may do so, otherwise raises an error that names it.
+
+    Raises:
+        HorovodMissingError: Something is missing, and this process is not root or there is no ``apt-get``.
+    """
     missing = unmet(wanted)
     if not missing:
         return

@@ -1,7 +1,7 @@
 """The changes that Horovod 0.28.1 needs to build with today's frameworks, and to build fast.
 
-Each change names the text that it expects. A text that is missing, or is there twice, means another source than
-the one these changes were made for, and nothing is built from it.
+Each change names the text that it expects. If a text is missing or occurs twice, the source is not the one for which
+these changes were made, and nothing is built from it.
 
 Tried with TensorFlow 2.21, PyTorch 2.13 and gcc 12.
 """
@@ -27,8 +27,8 @@ class Edit:
 
     Attributes:
         file: below the source's folder.
-        old: what must be there exactly once.
-        new: what takes its place.
+        old: the text that must occur exactly once.
+        new: its replacement.
         why: the reason, for whoever ports this to another version.
     """
 
@@ -99,7 +99,7 @@ def unpack(archive: Path, folder: Path) -> Path:
     """Unpacks the source archive, changed as needed, and returns the source's folder.
 
     Raises:
-        HorovodBrokenError: the archive is not that of Horovod 0.28.1.
+        HorovodBrokenError: The archive is not that of Horovod 0.28.1.
     """
     found = hashlib.sha256(archive.read_bytes()).hexdigest()
     if found != ARCHIVE:
@@ -118,7 +118,7 @@ def unpack(archive: Path, folder: Path) -> Path:
 
 
 def _extract(tar: tarfile.TarFile, folder: Path) -> None:
-    # The archive's checksum was compared, so what is in it is known; early Pythons 3.10 have no filters.
+    # The checksum was verified, so the content is known; early releases of Python 3.10 have no filters.
     if hasattr(tarfile, "data_filter"):
         tar.extractall(folder, filter="data")
     else:
@@ -126,17 +126,17 @@ def _extract(tar: tarfile.TarFile, folder: Path) -> None:
 
 
 def change(source: Path, edit: Edit) -> None:
-    """Makes one change in the source below a folder.
+    """Makes one change in the source in a folder.
 
     Raises:
-        HorovodBrokenError: the expected text is not there exactly once.
+        HorovodBrokenError: The expected text does not occur exactly once.
     """
     path = source / edit.file
     text = path.read_text()
     count = text.count(edit.old)
     if count != 1:
         raise HorovodBrokenError(
-            f"{edit.file} holds the expected text {count} times instead of once ({edit.why}): this is not Horovod "
+            f"{edit.file} contains the expected text {count} times instead of once ({edit.why}): this is not Horovod "
             f"{VERSION} as it was published, and nothing was built",
             found=str(path),
             remedy=f"pip download --no-deps --no-binary :all: horovod=={VERSION}",

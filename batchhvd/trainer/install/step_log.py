@@ -1,4 +1,4 @@
-"""What a long command says while it works."""
+"""What a long command prints while it works."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from attrs import field, frozen
 
 @frozen
 class StepLog:
-    """Says what is being done, one line a step with the seconds since the start."""
+    """Prints one line for each step, with the seconds since the start."""
 
     clock: Callable[[], float] = time.monotonic
     start: float = field()

@@ -1,4 +1,4 @@
-"""The wheel of Horovod: from the cache, or built from the changed source."""
+"""The wheel of Horovod: from the cache, or built from the adapted source."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NEEDS = ("cloudpickle", "psutil", "pyyaml", "packaging")
 
 
 def wheel(wanted: BuildPlan, archive: Path | None, steps: StepLog) -> Path:
-    """Returns the wheel of a plan, from the cache or freshly built."""
+    """Returns the wheel of a plan, from the cache or newly built."""
     folder = wanted.folder
     kept = sorted(folder.glob("*.whl"))
     if kept:
@@ -47,18 +47,18 @@ def imported(wanted: BuildPlan) -> list[str]:
 
 
 def _download(steps: StepLog) -> Path:
-    """Fetches the source archive once into the cache."""
+    """Downloads the source archive into the cache, once."""
     path = cache() / f"horovod-{VERSION}.tar.gz"
     if not path.exists():
         with TemporaryDirectory(dir=cache(), prefix="download-") as folder:
             options = ["--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--dest", folder]
-            pip(["download", *options, f"horovod=={VERSION}"], steps, f"fetching the source of Horovod {VERSION}")
+            pip(["download", *options, f"horovod=={VERSION}"], steps, f"downloading the source of Horovod {VERSION}")
             Path(folder, path.name).rename(path)
     return path
 
 
 def _build(source: Path, wanted: BuildPlan, steps: StepLog) -> Path:
-    """Compiles and returns the wheel, which lies in the source's folder."""
+    """Compiles and returns the wheel, in the folder of the source."""
     jobs = parallel()
     log = cache() / "build.log"
     steps.say(f"building for {wanted.names} with {wanted.compiler}, {jobs} at a time; log in {log}")
@@ -85,7 +85,7 @@ def _build(source: Path, wanted: BuildPlan, steps: StepLog) -> Path:
 
 
 def _follow(process: subprocess.Popen[str], log: Path, steps: StepLog) -> str:
-    """Copies a build's output to its log, says each fifth of the way, and returns the output."""
+    """Copies the output of a build to its log, prints the progress in steps of 20 %, and returns the output."""
     said, lines = 0, []
     with log.open("w") as stream, process:
         for line in process.stdout or ():
@@ -99,6 +99,6 @@ def _follow(process: subprocess.Popen[str], log: Path, steps: StepLog) -> str:
 
 
 def _inherited() -> dict[str, str]:
-    """Returns this environment without settings of Horovod that would change the build behind the plan's back."""
+    """Returns this environment without settings of Horovod that would change the build unknown to the plan."""
     kept = ("HOROVOD_CUDA_HOME", "HOROVOD_CMAKE")
     return {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_") or name in kept}

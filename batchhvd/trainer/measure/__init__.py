@@ -1,1 +1,1 @@
-"""What is measured with ranks on this machine: how fast they train, and that they train right."""
+"""Measurements with ranks on this machine: how fast they train, and whether they train correctly."""

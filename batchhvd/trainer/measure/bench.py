@@ -1,11 +1,11 @@
-"""How fast training is here, and what it spends its time on.
+"""How fast training is on this machine, and what takes the time.
 
     python -m batchhvd.trainer bench --ranks 1,2,4 [--recipe tutorial] [--dataset digits] [--batch-size 32] [--dir .]
 
-For each number of ranks the same training runs in three ways: as it is; with one batch again and again, so that
-nothing has to be prepared; and so without exchanging gradients either. The differences are what the input and the
-communication cost after all overlapping; the rest is computing. Scaling efficiency compares images per second with
-the fewest ranks measured, per rank: on one machine with fewer cores than ranks it cannot reach 1.
+For each number of ranks the same training runs in three ways: as it is; with the same batch at every step, so that
+nothing has to be prepared; and like that without exchanging gradients. The differences are the costs of input and
+communication that do not overlap with computing; the rest is computing. Scaling efficiency compares images per second
+and rank with those of the fewest ranks measured: on a machine with fewer cores than ranks it cannot reach 1.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 @frozen
 class Cost:
-    """Says what training costs on so many ranks.
+    """The cost of training on so many ranks.
 
     Attributes:
-        ranks: how many trained together.
+        ranks: how many ranks trained together.
         batch: pictures of one rank per step.
         images_per_second: of all ranks together.
-        step: seconds of one step; the sum of the three that follow.
-        input: seconds of it that wait for pictures.
-        compute: seconds of it that the network and the optimizer take.
-        communication: seconds of it that averaging gradients takes, waiting for the slowest rank included.
+        step: seconds of one step; the sum of the next three.
+        input: seconds spent waiting for pictures.
+        compute: seconds spent in the network and the optimizer.
+        communication: seconds spent averaging gradients, including waiting for the slowest rank.
     """
 
     ranks: int
@@ -96,7 +96,7 @@ def _step_seconds(
     steps: int,
     together: bool,
 ) -> float:
-    """Returns the seconds of one step, after one epoch of the same that does not count."""
+    """Returns the seconds of one step, after an epoch of the same steps that does not count."""
     import keras
 
     from batchhvd.trainer import backend, hvd, train
@@ -122,7 +122,7 @@ def _step_seconds(
 
 
 def _work(options: argparse.Namespace) -> None:
-    """Is one rank of a measurement."""
+    """Runs one rank of a measurement."""
     from batchhvd.trainer import backend, train
 
     backend.prepare()
@@ -209,8 +209,8 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--data-dir", help="folder with cifar-10-batches-py")
     parser.add_argument("--batch-size", type=int, help="samples of one rank per step")
     parser.add_argument("--precision", default="auto", choices=("auto", "float32", "bfloat16"))
-    parser.add_argument("--steps", type=int, default=20, help="of each measurement")
-    parser.add_argument("--dir", type=Path, default=Path("."), help="where bench.json goes")
+    parser.add_argument("--steps", type=int, default=20, help="steps of each measurement")
+    parser.add_argument("--dir", type=Path, default=Path("."), help="folder for bench.json")
     parser.add_argument("--answer", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args(argv)
 

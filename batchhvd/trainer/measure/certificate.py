@@ -2,7 +2,7 @@
 
     python -m batchhvd.trainer parity --ranks 1,2,4 [--network tutorial] [--dataset digits] [--dir .]
 
-What is compared, and why it is compared so, stands in `parity`.
+See `parity` for what is compared, and why.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from batchhvd.trainer.measure.parity import ACCURACY, GRADIENT, STEPS, WEIGHT, P
 
 
 class Certificate(TypedDict):
-    """What ``parity.json`` says: the differences of each number of ranks, their limits, and for which versions."""
+    """The content of ``parity.json``: the differences for each number of ranks, their limits, and the versions used."""
 
     holds: bool
     network: str
@@ -37,7 +37,7 @@ class Certificate(TypedDict):
 
 
 def versions() -> dict[str, str]:
-    """Returns the versions of everything that takes part."""
+    """Returns the versions of everything involved."""
     import keras
 
     backend = str(keras.config.backend())
@@ -60,11 +60,11 @@ def _gpu() -> str:
 
 
 def _exactly() -> None:
-    """Makes GPUs compute a batch's gradients as the sum of its parts' gradients, but for float32's rounding.
+    """Makes GPUs compute the gradients of a batch as the sum of those of its parts, except for rounding of float32.
 
-    TensorFloat32 rounds the factors, and cuDNN takes other algorithms for other batches: on an H200 one bias gradient
-    of the tutorial's network differed by 6 % between 64 pictures and twice 32 of them, in one process. PyTorch's own
-    kernels agree to 2e-7.
+    TensorFloat32 rounds the factors, and cuDNN uses other algorithms for other batch sizes: on an H200, in one process,
+    one bias gradient of the tutorial's network differed by 6 % between 64 pictures and twice 32 pictures. PyTorch's own
+    kernels agree within 2e-7.
     """
     from batchhvd.trainer import backend
 
@@ -85,7 +85,7 @@ def certify(sizes: Sequence[int], *, name: str, dataset: str, data_dir: str | No
         batch: pictures of one step of all ranks together.
 
     Raises:
-        EngineError: a rank failed.
+        EngineError: A rank failed.
     """
     found: list[dict[str, float | bool]] = []
     noted: dict[str, str] = {}
@@ -121,7 +121,7 @@ def _line(parity: Parity) -> str:
 
 
 def _work(options: argparse.Namespace) -> None:
-    """Is one rank of a comparison."""
+    """Runs one rank of a comparison."""
     from batchhvd.trainer import backend
 
     backend.prepare()
@@ -142,7 +142,7 @@ def _work(options: argparse.Namespace) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command: 0 where parity holds for all numbers of ranks, 1 where it does not or something failed."""
+    """Runs the command: returns 0 if parity holds for all numbers of ranks, otherwise 1."""
     options = _options(argv)
     if options.answer:
         _work(options)
@@ -168,7 +168,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--dataset", default="digits", help="digits, cifar10 or an .npz file")
     parser.add_argument("--data-dir", help="folder with cifar-10-batches-py")
     parser.add_argument("--batch", type=int, default=64, help="pictures of one step of all ranks together")
-    parser.add_argument("--dir", type=Path, default=Path("."), help="where parity.json goes, beside the model")
+    parser.add_argument("--dir", type=Path, default=Path("."), help="folder for parity.json")
     parser.add_argument("--answer", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args(argv)
 

@@ -1,4 +1,4 @@
-"""What a measurement was made on: processor, cores, system and versions."""
+"""The machine of a measurement: processor, cores, system and versions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PACKAGES = ("batchhvd", "keras", "tensorflow", "torch", "horovod", "numpy")
 
 
 class MachineFacts(TypedDict):
-    """One machine; ``versions`` names the packages that are installed."""
+    """A machine; ``versions`` has the packages that are installed."""
 
     processor: str
     cores: int | None
@@ -23,7 +23,7 @@ class MachineFacts(TypedDict):
 
 
 def machine() -> MachineFacts:
-    """Says what is measured on."""
+    """Returns the facts of this machine."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     named = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]

@@ -2,11 +2,10 @@
 
 For each number of ranks the same network is trained twice from the same weights on the same pictures in the same
 order: by all ranks together, each with its part of every batch, and by one process alone with a plain optimizer.
-Compared are the gradients of the first step, the weights after twenty steps, and the test accuracy after one more
-pass. The first twenty steps are small ones: rounding alone moves a network to the other side of a ReLU's kink sooner
-or later, and from there on two trainings part however right they are. Dropout is off, since its masks cannot be
-alike. Networks with batch normalisation have no parity by their nature: each rank normalises with its own part of
-the batch.
+The comparison covers the gradients of the first step, the weights after twenty steps, and the test accuracy after one
+more pass. The first twenty steps are small: sooner or later rounding alone moves a network to the other side of the
+kink of a ReLU, and from there two correct trainings diverge. Dropout is off, since its masks cannot be equal. Networks
+with batch normalization cannot have parity: each rank normalizes with its own part of the batch.
 """
 
 from __future__ import annotations
@@ -27,24 +26,24 @@ if TYPE_CHECKING:
 #: Pictures (n, ...) and labels (n,).
 Examples: TypeAlias = "tuple[np.ndarray, np.ndarray]"
 
-#: Largest differences that rounding explains in float32: relative for gradients and weights, absolute for accuracy.
+#: Largest differences that rounding in float32 explains: relative for gradients and weights, absolute for accuracy.
 GRADIENT, WEIGHT, ACCURACY = 1e-5, 1e-4, 0.03
 STEPS = 20
-#: Learning rates of the first steps, and of the pass after them. Weights that differ by 1e-7 from the start end that
-#: pass with the same accuracy within 0.003; with a rate of 0.01 they are up to 0.11 apart, and nobody is to blame.
+#: Learning rates of the first steps, and of the pass after them. Trainings whose first weights differ by 1e-7 end that
+#: pass with accuracies within 0.003; with a rate of 0.01 they are up to 0.11 apart, although neither is wrong.
 SMALL, LARGE = 0.001, 0.004
 
 
 @frozen
 class Parity:
-    """How far one number of ranks is from one process alone.
+    """The differences between so many ranks and one process alone.
 
     Attributes:
-        ranks: how many trained together.
+        ranks: how many ranks trained together.
         batch: pictures of one step, of all ranks together.
-        gradient_error: of the first step's gradients, all together: |difference| / |gradients|.
-        weight_error: of all weights after `STEPS` steps, likewise.
-        moved: how far these steps went, in the same measure; a comparison that went nowhere proves nothing.
+        gradient_error: |difference| / |gradients| of the first step, over all weights.
+        weight_error: the same for the weights after `STEPS` steps.
+        moved: how far these steps moved the weights, in the same measure; without movement a comparison proves nothing.
         accuracy, alone: test accuracy after one more pass, together and alone.
     """
 
@@ -58,7 +57,7 @@ class Parity:
 
     @property
     def holds(self) -> bool:
-        """True where all differences are within their limits."""
+        """True if all differences are within their limits."""
         near = abs(self.accuracy - self.alone) <= ACCURACY
         went = self.moved >= 10 * WEIGHT
         return self.gradient_error <= GRADIENT and self.weight_error <= WEIGHT and went and near
@@ -66,11 +65,11 @@ class Parity:
 
 @frozen
 class Trace:
-    """What one training shows.
+    """What is recorded of one training.
 
     Attributes:
-        gradients: of the first step, of all weights in one row.
-        start, weights: before the first step and after `STEPS` steps, likewise.
+        gradients: of the first step, for all weights in one row.
+        start, weights: the weights before the first step and after `STEPS` steps, in one row.
         accuracy: on the test pictures, after one more pass.
     """
 
@@ -84,16 +83,16 @@ def measure(build: Callable[[], keras.Model], train: Examples, test: Examples, b
     """Trains together and alone; call it on all ranks.
 
     Args:
-        build: makes the network, without randomness in its layers.
+        build: builds the network, without randomness in its layers.
         train: pictures (n, ...) and labels (n,), the same on all ranks.
-        test: the same for testing.
+        test: likewise, for testing.
         batch: pictures of one step of all ranks together; a multiple of the ranks.
 
     Returns:
         The comparison on rank 0, None elsewhere.
 
     Raises:
-        SpecError: the batch cannot be divided by the ranks, or there are fewer than `STEPS` steps in one pass.
+        SpecError: The batch is not a multiple of the ranks, or one pass has fewer than `STEPS` steps.
     """
     from batchhvd.trainer import hvd
     from batchhvd.trainer.hvd.model_broadcast import broadcast_model
@@ -128,14 +127,14 @@ def _compiled(build: Callable[[], keras.Model]) -> keras.Model:
     import keras
 
     model = build()
-    # The momentum of the first step is the gradient times the rate: no hook is needed to read it.
+    # The momentum of the first step is the gradient times the rate, so no hook is needed to read the gradient.
     optimizer = keras.optimizers.SGD(SMALL, momentum=0.9)
     model.compile(loss="sparse_categorical_crossentropy", metrics=["accuracy"], optimizer=optimizer)
     return model
 
 
 def _parts(data: Examples, batch: int, rank: int, size: int) -> Examples:
-    """Returns a rank's pictures: its part of each batch, one after the other."""
+    """Returns the pictures of a rank: its part of each batch, one after another."""
     steps = len(data[0]) // batch
 
     def part(array: np.ndarray) -> np.ndarray:
@@ -146,7 +145,7 @@ def _parts(data: Examples, batch: int, rank: int, size: int) -> Examples:
 
 
 def trace(model: keras.Model, data: Examples, test: Examples, batch: int) -> Trace:
-    """Trains a compiled model in the order of its data, and notes what it shows on the way."""
+    """Trains a compiled model in the order of its data, and records what is compared."""
 
     def fit(first: int, end: int) -> None:
         part = slice(first * batch, end * batch)

@@ -1,7 +1,7 @@
-"""Ranks on this machine: start N processes that Horovod sees as ranks of one job, and end them together.
+"""Ranks on this machine: starts N processes that Horovod sees as ranks of one job, and ends them together.
 
-The nodes of a job have a runner of their own; this is for what the trainer does by itself: the proof after
-building, the parity certificate, measurements. Nothing but the standard library is imported.
+The nodes of a job have a runner of their own; this module is for what the trainer does by itself: verifying an
+installation, the parity certificate, measurements.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def environment(rank: int, size: int, port: int, *, nodes: int = 1) -> dict[str,
         rank: from 0.
         size: ranks in all, a multiple of ``nodes``.
         port: the port of the meeting place on loopback.
-        nodes: how many nodes to pretend; the ranks are dealt to them in blocks.
+        nodes: how many nodes to simulate; the ranks are distributed to them in blocks.
 
     Source: horovod/runner/gloo_run.py of Horovod 0.28.1.
     """
@@ -145,12 +145,12 @@ def environment(rank: int, size: int, port: int, *, nodes: int = 1) -> dict[str,
 
 @frozen
 class RankOutcome:
-    """How one rank ended.
+    """How a rank ended.
 
     Attributes:
-        rank: from 0.
-        exit_code: the shell's code: 128 + n for signal n.
-        output: what it wrote to both streams.
+        rank: its number, from 0.
+        exit_code: as a shell shows it: 128 + n for signal n.
+        output: what it wrote to stdout and stderr.
     """
 
     rank: int
@@ -170,20 +170,20 @@ def run(
 ) -> list[RankOutcome]:
     """Runs a command once for each rank and returns how the ranks ended, in their order.
 
-    When a rank fails, the time is over, or this process is terminated, the others are ended: SIGTERM to their process
-    groups, SIGKILL three seconds later.
+    If a rank fails, the time is over, or this process is terminated, the other ranks are ended: SIGTERM to their
+    process groups, SIGKILL three seconds later.
 
     Args:
         command: the same for all ranks.
-        size: how many ranks. With one rank no meeting place and no variables are given.
-        variables: more environment variables; an empty value takes a variable away.
-        nodes: how many nodes to pretend.
+        size: number of ranks. A single rank gets no rendezvous and none of Horovod's variables.
+        variables: more environment variables; an empty value removes a variable.
+        nodes: how many nodes to simulate.
         timeout: seconds.
         clock: monotonic time in seconds.
         sleep: waits so many seconds.
 
     Raises:
-        EngineError: the time is over; ``output`` has the ends of all ranks' outputs.
+        EngineError: The time is over; ``output`` has the last lines of all ranks.
     """
     with TemporaryDirectory(prefix="batchhvd-ranks-") as folder, rendezvous() as server, _terminable():
         logs = [Path(folder) / f"{rank}.log" for rank in range(size)]
@@ -206,9 +206,9 @@ def run(
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Lets SIGTERM end this process the way Ctrl-C does, so that its ranks, in sessions of their own, end with it."""
+    """Makes SIGTERM end this process as Ctrl-C does, so that its ranks, in sessions of their own, end with it."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # Python takes signals in the main thread only
+        yield  # Python handles signals in the main thread only
         return
     before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
@@ -219,7 +219,7 @@ def _terminable() -> Iterator[None]:
 
 def _variables(rank: int, size: int, port: int, nodes: int, more: Mapping[str, str]) -> dict[str, str]:
     place = environment(rank, size, port, nodes=nodes)
-    # What the user tunes (HOROVOD_CYCLE_TIME, HOROVOD_TIMELINE) is kept; another job's place is not.
+    # Settings of the user (HOROVOD_CYCLE_TIME, HOROVOD_TIMELINE) are kept; the place in another job is not.
     inherited = {name: value for name, value in os.environ.items() if name not in place}
     return {name: value for name, value in {**inherited, **(place if size > 1 else {}), **more}.items() if value != ""}
 
@@ -242,7 +242,7 @@ def _wait(
     clock: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> bool:
-    """Waits until all have ended or one has failed; True when the time was over first."""
+    """Waits until all ranks have ended or one has failed; True if the time was over first."""
     while clock() < deadline:
         codes = [process.poll() for process in ranks]
         if all(code == 0 for code in codes) or any(code not in (0, None) for code in codes):
@@ -274,8 +274,7 @@ def _code(returncode: int) -> int:
 def _too_late(command: Sequence[str], timeout: float, outputs: Sequence[str]) -> EngineError:
     tails = "\n".join(f"rank {rank}: {tail(text)}" for rank, text in enumerate(outputs))
     return EngineError(
-        f"The ranks of {command[-1]} had not ended after {timeout:.0f} s and were stopped; look at their last lines: "
-        f"{tails}",
+        f"The ranks of {command[-1]} had not ended after {timeout:.0f} s and were stopped; their last lines: {tails}",
         engine="ranks",
         command=" ".join(command),
         output=tails,
@@ -292,12 +291,12 @@ def answer(module: str, size: int, options: Sequence[str], *, timeout: float = 3
 
     Args:
         module: its dotted name.
-        size: how many ranks.
+        size: number of ranks.
         options: more arguments, the same for all ranks.
         timeout: seconds.
 
     Raises:
-        EngineError: a rank failed, or the time is over.
+        EngineError: A rank failed, or the time is over.
     """
     with TemporaryDirectory(prefix="batchhvd-answer-") as folder:
         path = Path(folder, "answer.json")

@@ -1,4 +1,4 @@
-"""The proof of an installation: two ranks add numbers with each framework."""
+"""The verification of an installation: two ranks add numbers with each framework."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from batchhvd.trainer.install.installation import COMMAND, installed
 from batchhvd.trainer.install.step_log import StepLog
 from batchhvd.trainer.measure import ranks
 
-_PROOF = """
+_SCRIPT = """
 import importlib, os
-hvd = importlib.import_module("horovod." + os.environ["BATCHHVD_PROVE"])
+hvd = importlib.import_module("horovod." + os.environ["BATCHHVD_VERIFY"])
 hvd.init()
-if os.environ["BATCHHVD_PROVE"] == "torch":
+if os.environ["BATCHHVD_VERIFY"] == "torch":
     import torch
     value = torch.full((3,), hvd.rank() + 1.0)
 else:
@@ -27,14 +27,14 @@ raise SystemExit(0 if total == [3.0] * 3 else 1)
 """
 
 
-def prove(wanted: BuildPlan, steps: StepLog) -> None:
-    """Adds numbers of two ranks with each framework.
+def verify(wanted: BuildPlan, steps: StepLog) -> None:
+    """Adds the numbers of two ranks with each framework.
 
     Raises:
-        HorovodBrokenError: that failed.
+        HorovodBrokenError: A framework failed.
     """
     for name in wanted.frameworks:
-        outcomes = ranks.run(ranks.python("-c", _PROOF), 2, variables=_proof_variables(name), timeout=300)
+        outcomes = ranks.run(ranks.python("-c", _SCRIPT), 2, variables=_script_variables(name), timeout=300)
         failed = [outcome for outcome in outcomes if outcome.exit_code]
         if failed:
             raise HorovodBrokenError(
@@ -43,8 +43,8 @@ def prove(wanted: BuildPlan, steps: StepLog) -> None:
                 found=installed(),
                 remedy=COMMAND,
             )
-        steps.say(f"proved with {name}: two ranks added their numbers over gloo")
+        steps.say(f"verified with {name}: two ranks added their numbers over gloo")
 
 
-def _proof_variables(name: str) -> Mapping[str, str]:
-    return {"BATCHHVD_PROVE": name, "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
+def _script_variables(name: str) -> Mapping[str, str]:
+    return {"BATCHHVD_VERIFY": name, "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
