@@ -16,6 +16,6 @@ def as_array(variable: keras.Variable | Tensor) -> np.ndarray:
     """Returns the value of a variable or tensor as a numpy array."""
     import keras
 
-    # The value and not the variable: numpy warns of the way in which variables turn themselves into arrays.
+    # The value, not the variable: numpy warns about the way variables convert themselves to arrays.
     array: np.ndarray = np.asarray(keras.ops.convert_to_numpy(getattr(variable, "value", variable)))
     return array

@@ -29,7 +29,7 @@ class Edit:
         file: below the source's folder.
         old: the text that must occur exactly once.
         new: its replacement.
-        why: the reason, for whoever ports this to another version.
+        why: the reason, for porting the changes to another version.
     """
 
     file: str
