@@ -15,18 +15,18 @@ from batchhvd.trainer.measure import bench
 RANKED = {"HOROVOD_LOCAL_RANK": "1", "HOROVOD_LOCAL_SIZE": "4"}
 
 
-def prepared(environ, cores=8):
+def prepared(environ: dict[str, str], cores: int = 8) -> dict[str, str]:
     backend.prepare(environ, cores)
     return environ
 
 
-def test_ranks_of_a_node_share_its_cores():
+def test_ranks_of_a_node_share_its_cores() -> None:
     assert prepared({"KERAS_BACKEND": "torch"})["OMP_NUM_THREADS"] == "8"
     assert prepared({"KERAS_BACKEND": "torch", **RANKED})["TF_NUM_INTRAOP_THREADS"] == "2"
     assert prepared({"KERAS_BACKEND": "torch", **RANKED}, cores=2)["OMP_NUM_THREADS"] == "1"
 
 
-def test_what_the_user_set_stays():
+def test_what_the_user_set_stays() -> None:
     chosen = {"KERAS_BACKEND": "torch", "OMP_NUM_THREADS": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
     assert {name: value for name, value in prepared(dict(chosen)).items() if name in chosen} == chosen
 
@@ -41,11 +41,11 @@ def test_what_the_user_set_stays():
         ({"HOROVOD_LOCAL_RANK": "0", "HOROVOD_LOCAL_SIZE": "1"}, None),
     ],
 )
-def test_each_rank_of_a_node_gets_a_gpu_of_its_own(variables, device):
+def test_each_rank_of_a_node_gets_a_gpu_of_its_own(variables: dict[str, str], device: str | None) -> None:
     assert prepared({"KERAS_BACKEND": "torch", **variables}).get("CUDA_VISIBLE_DEVICES") == device
 
 
-def test_a_gpu_is_not_waited_for(tmp_path, monkeypatch):
+def test_a_gpu_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On two H200 the waiting cost 0.5 ms of 8: benchmarks/results/trainer_gpus_h200.json."""
     names = ("HOROVOD_CYCLE_TIME", "HOROVOD_ENABLE_ASYNC_COMPLETION")
     monkeypatch.setattr(backend, "GPU_DRIVER", tmp_path / "nvidiactl")
@@ -55,7 +55,7 @@ def test_a_gpu_is_not_waited_for(tmp_path, monkeypatch):
     assert prepared({"KERAS_BACKEND": "torch", names[1]: "0"})[names[1]] == "0"
 
 
-def test_horovod_for_gpus_takes_the_nccl_of_pytorch(tmp_path, monkeypatch):
+def test_horovod_for_gpus_takes_the_nccl_of_pytorch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A static NCCL, which Horovod prefers where it finds one, made the wheel 189 MB instead of 1.5."""
     (tmp_path / "lib").mkdir()
     smi = tmp_path / "nvidia-smi"
@@ -70,7 +70,7 @@ def test_horovod_for_gpus_takes_the_nccl_of_pytorch(tmp_path, monkeypatch):
     assert found["HOROVOD_SHARED_COMMON"] == "0"
 
 
-def test_bfloat16_is_taken_where_the_processor_multiplies_it(tmp_path, monkeypatch):
+def test_bfloat16_is_taken_where_the_processor_multiplies_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
     cpuinfo = tmp_path / "cpu info"
     assert backend.precision("auto", cpuinfo) == "float32"
@@ -81,7 +81,7 @@ def test_bfloat16_is_taken_where_the_processor_multiplies_it(tmp_path, monkeypat
     assert backend.precision("float32", cpuinfo) == "float32"
 
 
-def test_the_parts_of_a_step_add_up_and_are_never_negative():
+def test_the_parts_of_a_step_add_up_and_are_never_negative() -> None:
     cost = bench._cost(2, 64, 0.5, 0.4, 0.3)
     assert (cost.input, cost.compute, cost.communication) == pytest.approx((0.1, 0.3, 0.1))
     assert cost.images_per_second == 256
@@ -90,18 +90,18 @@ def test_the_parts_of_a_step_add_up_and_are_never_negative():
     assert min(noisy.input, noisy.compute, noisy.communication) >= 0
 
 
-def test_the_table_shows_efficiency_against_the_first_row():
+def test_the_table_shows_efficiency_against_the_first_row() -> None:
     rows = bench.table([bench._cost(1, 64, 0.1, 0.1, 0.1), bench._cost(2, 64, 0.125, 0.12, 0.1)])
     assert "0.80" in rows[2] and rows[2].split()[0] == "2"
 
 
-def test_the_commands_are_all_there():
+def test_the_commands_are_all_there() -> None:
     assert tuple(COMMANDS) == ("train", "bench", "parity", "check")
     assert all(callable(import_module(module).main) for module in COMMANDS.values())
 
 
 @pytest.mark.interpreter
-def test_the_pages_show_the_results_that_the_benchmarks_left():
+def test_the_pages_show_the_results_that_the_benchmarks_left() -> None:
     report = Path(__file__).parents[2] / "benchmarks" / "report.py"
     done = subprocess.run([sys.executable, report, "--check"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
