@@ -496,7 +496,8 @@ def check_records(folder: Path) -> object:
 def check_parity() -> object:
     random = np.random.default_rng(0)
     pictures: np.ndarray = random.uniform(size=(320, 32, 32, 3)).astype("float32")
-    train_data = (pictures, np.arange(320) % 10)
+    labels: np.ndarray = np.arange(320) % 10
+    train_data = (pictures, labels)
     test = (train_data[0][:40], train_data[1][:40])
 
     def measured() -> object:
