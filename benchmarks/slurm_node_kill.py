@@ -2,7 +2,7 @@
 
     python benchmarks/slurm_node_kill.py [--epochs 12] [--kill-after 4] [--json FILE]
 
-It needs root and Debian's packages of Slurm: ``python3 tests/slurm/bed.py install``. Five nodes come up under a Slurm
+It needs root and Debian's packages of Slurm: ``python3 tests/support/bed.py install``. Five nodes come up under a Slurm
 of their own; the tutorial's script trains twice on four of them with ``--resume``, and the second time a node loses its
 power in the middle of an epoch. Slurm's own pauses are left as they are. Prints one JSON document; times are seconds.
 """

@@ -1,6 +1,6 @@
 """The seam between the service and what runs its jobs.
 
-An engine places one *node runner* (``engines/node.py``) on each node of a task and says how it went. What happens on a
+An engine places one *node runner* (``node/node.py``) on each node of a task and says how it went. What happens on a
 node is the runner's business and the same on every engine.
 
 The task's folder lies where every node can read and write it. It is all that an engine and the runners share:

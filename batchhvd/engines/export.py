@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 
 from attrs import asdict, evolve
 
-from batchhvd.engines import node
 from batchhvd.engines.base import Task
-from batchhvd.engines.slurm import Layout, script
+from batchhvd.engines.slurm.engine import Layout, script
 from batchhvd.errors import EngineError
+from batchhvd.node import node
 
 _END = "END_OF_TASK"
 

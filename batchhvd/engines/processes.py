@@ -18,9 +18,10 @@ from shutil import which
 
 from attrs import frozen
 
-from batchhvd.engines import node, records
+from batchhvd.engines import records
 from batchhvd.engines.base import Status, Task
 from batchhvd.errors import EngineError, EngineMissing
+from batchhvd.node import node
 
 
 @frozen

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from attrs import frozen
 
-from tests.slurm import bed
+from tests.support import bed
 
 CHECKOUT = Path(__file__).parents[2]
 

@@ -23,7 +23,7 @@ import batchhvd
 from batchhvd import Cluster, ClusterSpec, Experiment, FileShare, Horovod, Job, JobSpec, Session, Workspace
 from batchhvd.explain import Cause, Verdict
 from batchhvd.service import drills
-from tests.e2e.faults import processes, until
+from tests.support.faults import processes, until
 
 NODES = 3
 FOREVER = "while True: time.sleep(0.05)"

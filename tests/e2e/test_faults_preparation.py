@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.faults import PYTHON, Live, live, processes, until
+from tests.support.faults import PYTHON, Live, live, processes, until
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -100,7 +100,7 @@ def test_shares_folder_and_logs_are_the_real_ones(world: Live) -> None:
 VIEW = """
 import os, sys
 from pathlib import Path
-from batchhvd.engines import node
+from batchhvd.node import node
 
 base = Path(sys.argv[1])
 node.own_mounts()

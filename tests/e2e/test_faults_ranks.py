@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from batchhvd.service import drills
-from tests.e2e.faults import Live, live, processes, until
+from tests.support.faults import Live, live, processes, until
 
 FOREVER = "echo up; while true; do sleep 0.1; done"
 

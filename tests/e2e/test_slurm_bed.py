@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import CHECKOUT, beds
-from tests.slurm import bed
+from tests.support import bed
 
 pytestmark = pytest.mark.slurm
 

@@ -7,12 +7,12 @@ import pytest
 from batchhvd.engines.base import load
 from batchhvd.engines.processes import Processes
 from batchhvd.errors import EngineError
-from tests.unit.scheduler_world import Memory
+from tests.support.world import Memory
 
 
 def test_by_name_and_by_place() -> None:
     assert isinstance(load("processes"), Processes)
-    assert isinstance(load("tests.unit.scheduler_world:Memory", limit=3), Memory)
+    assert isinstance(load("tests.support.world:Memory", limit=3), Memory)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ from attrs import asdict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchhvd.engines import node, records
+from batchhvd.engines import records
 from batchhvd.engines.base import Status, Task
+from batchhvd.node import node
 
 
 def task(tmp_path: Path, **changes: Any) -> Task:

@@ -12,11 +12,12 @@ import pytest
 from attrs import evolve
 
 from batchhvd import JobSpec
-from batchhvd.engines import export, node
+from batchhvd.engines import export
 from batchhvd.engines.base import Task
 from batchhvd.engines.base import export as exported
-from batchhvd.engines.slurm import Layout, checked, script
+from batchhvd.engines.slurm.engine import Layout, checked, script
 from batchhvd.errors import EngineError
+from batchhvd.node import node
 from batchhvd.service.export import script as from_job_file
 
 CASES = Path(__file__).parents[2].parent / "shared" / "cases" / "jobs"

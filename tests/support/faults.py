@@ -13,7 +13,7 @@ from typing import Any
 
 from batchhvd.engines.processes import Processes
 from batchhvd.service.environment import Site
-from tests.unit.scheduler_world import World
+from tests.support.world import World
 
 PYTHON = sys.executable
 MOUNTED = "$AZ_BATCHAI_JOB_MOUNT_ROOT/ablage ü"

@@ -28,9 +28,10 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from batchhvd.engines import node, records
+from batchhvd.engines import records
 from batchhvd.engines.base import Status, Task
 from batchhvd.errors import EngineError, EngineMissing
+from batchhvd.node import node
 
 # Options of sbatch that a task or the whole engine may set; the others are this engine's own.
 _OPTION = re.compile(

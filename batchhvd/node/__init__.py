@@ -1,0 +1,1 @@
+"""What happens on one node of a task. Standard library only."""
