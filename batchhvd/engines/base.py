@@ -1,6 +1,6 @@
 """The seam between the service and what runs its jobs.
 
-An engine places one *node runner* (``node/node.py``) on each node of a task and says how it went. What happens on a
+An engine places one *node runner* (``batchhvd.node``) on each node of a task and says how it went. What happens on a
 node is the runner's business and the same on every engine.
 
 The task's folder lies where every node can read and write it. It is all that an engine and the runners share:
@@ -8,9 +8,12 @@ The task's folder lies where every node can read and write it. It is all that an
     task.json          the task, mode 0600 (it holds the secrets)
     node-<i>.json      what happened on node i, replaced atomically by its runner
     rendezvous.json    where rank 0's node serves Horovod's rendezvous
-    stop.json          {"reason", "node", "rank", "exit_code", "error", "tail"}: the first failure, or a cancellation;
-                       the first to make it wins, every runner watches for it and ends its ranks
+    stop.json          the first failure, or a cancellation; the first to make it wins, every runner watches for it and
+                       ends its ranks
     mounts/            the job's mount root: one link per share
+    node-<digest>.pyz  the node runner, as ``batchhvd.node.archive`` makes it
+
+``batchhvd.node.document`` has the shapes of the JSON files.
 """
 
 from __future__ import annotations
@@ -21,16 +24,41 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from attrs import asdict, field, frozen
 
 from batchhvd.errors import EngineError
+from batchhvd.node.state import Launch, PreparationPlace, StallAction, StopReason, Word
 
-LAUNCHES = ("horovod", "mpi", "single")
-STATES = ("queued", "preparing", "running", "succeeded", "failed", "cancelled", "lost")
-ENDED = frozenset(STATES[3:])
-REASONS = ("preparation", "script", "rank", "memory", "time", "cancelled", "node", "engine")
+__all__ = [
+    "ENDED",
+    "Engine",
+    "Launch",
+    "PreparationPlace",
+    "StallAction",
+    "Status",
+    "StopReason",
+    "Task",
+    "TaskState",
+    "export",
+    "load",
+]
+
+
+class TaskState(Word):
+    """How far a task is, in the order in which the states come; the last four are final."""
+
+    QUEUED = "queued"
+    PREPARING = "preparing"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+
+
+ENDED = frozenset({TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED, TaskState.LOST})
 
 
 @frozen(kw_only=True)
@@ -42,12 +70,12 @@ class Task:
         folder: absolute path of the task's folder, shared by all nodes.
         nodes: the nodes' names as the logs show them, one for each node, in the order of their indices.
         ranks: how many ranks each node runs, same length as ``nodes``.
-        launch: ``"horovod"`` starts each rank with Horovod's variables, ``"mpi"`` leaves placing to an MPI launcher,
-            ``"single"`` runs the command once, on node 0.
+        launch: a ``Launch``: ``"horovod"`` starts each rank with Horovod's variables, ``"mpi"`` leaves placing to an
+            MPI launcher, ``"single"`` runs the command once, on node 0.
         command: the shell command line of one rank; the node expands its variables.
         script: a file that must be there when the ranks start, or ""; the node expands its variables.
         preparation: a shell command line that runs once on each node before the ranks, or None.
-        prepare: ``"overlay"``, ``"host"`` or ``"skip"``: where the preparation may run.
+        prepare: a ``PreparationPlace``, ``"overlay"``, ``"host"`` or ``"skip"``: where the preparation may run.
         layers: absolute path of a directory on the node's own disk where prepared layers are kept from job to job,
             or "" for the task's folder.
         environment: variables of every process, in the order in which they are expanded: a value may name the variables
@@ -58,7 +86,8 @@ class Task:
         wall_seconds: the job's time limit in seconds, or None.
         stall_seconds: how long all ranks of a node may neither write nor compute before the node looks into them, or
             None for never.
-        stall_action: ``"warn"`` writes their stacks into the execution log, ``"stop"`` ends the task after that.
+        stall_action: a ``StallAction``: ``"warn"`` writes their stacks into the execution log, ``"stop"`` ends the task
+            after that.
         attempt: 1 for the first run, 2 after one requeue, and so on.
         options: the engine's own settings, such as Slurm's partition; an engine refuses those it does not know.
     """
@@ -71,7 +100,7 @@ class Task:
     command: str
     script: str = ""
     preparation: str | None = None
-    prepare: str = "overlay"
+    prepare: str = PreparationPlace.OVERLAY
     layers: str = ""
     environment: Mapping[str, str] = field(factory=dict)
     secrets: Mapping[str, str] = field(factory=dict, repr=False)
@@ -79,7 +108,7 @@ class Task:
     notices: tuple[str, ...] = ()
     wall_seconds: float | None = None
     stall_seconds: float | None = None
-    stall_action: str = "warn"
+    stall_action: str = StallAction.WARN
     attempt: int = 1
     options: Mapping[str, str] = field(factory=dict)
 
@@ -112,10 +141,10 @@ class Status:
     """How a task stands.
 
     Attributes:
-        state: one of ``STATES``; the last four are final.
+        state: a ``TaskState``, or the same word.
         exit_code: 0, the first failing rank's code, 128 + n for signal n, or None while nothing ended.
-        reason: why it ended otherwise than well, one of ``REASONS``; or why it still waits, in the engine's words; ""
-            otherwise.
+        reason: why it ended otherwise than well, a ``StopReason`` or the same word; or why it still waits, in the
+            engine's words; "" otherwise.
         error: the same in a sentence, or "".
         node: the name of the node that failed first.
         rank: the first failing rank, or None.
@@ -172,7 +201,7 @@ _ENGINES = {
 }
 
 
-def load(name: str, **settings: Any) -> Engine:
+def load(name: str, **settings: object) -> Engine:
     """Returns an engine by its name.
 
     Args:
@@ -200,7 +229,7 @@ def load(name: str, **settings: Any) -> Engine:
 
 
 def export(format: str, task: Task, notes: Sequence[str] = ()) -> str:
-    """Returns a task as a script that runs without batchhvd, but for the node runner's file where it names that.
+    """Returns a task as a script that runs without batchhvd, but for the node runner, which it names by its place.
 
     Args:
         format: ``"slurm"`` for a batch script, ``"horovodrun"`` for a script of the shell around Horovod's launcher.

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 
 from attrs import asdict, evolve
 
-from batchhvd.engines.base import Task
-from batchhvd.engines.slurm.engine import Layout, script
+from batchhvd.engines.base import Launch, Task
+from batchhvd.engines.slurm.script import ScriptLayout, script
 from batchhvd.errors import EngineError
-from batchhvd.node import node
+from batchhvd.node import archive
 
 _END = "END_OF_TASK"
 
@@ -29,7 +29,7 @@ def export(format: str, task: Task, notes: Sequence[str] = ()) -> str:
 def slurm(task: Task, notes: Sequence[str] = ()) -> str:
     """Returns the batch script that the Slurm engine would send, with the task's own file inside.
 
-    It needs the node runner's file, which it names, and the task's folder on a file system that all nodes share.
+    It needs the node runner, whose folder it names, and the task's folder on a file system that all nodes share.
     """
     open_secrets = [
         f"the value of the secret variable {name}: it stands empty in the task below" for name in task.secrets
@@ -47,9 +47,9 @@ def slurm(task: Task, notes: Sequence[str] = ()) -> str:
     return script(
         task,
         {},
-        Layout(
+        ScriptLayout(
             python=sys.executable,
-            runner=shlex.quote(node.__file__),
+            runner=shlex.quote(str(archive.FOLDER)),
             directory=home,
             output=f"{task.folder}.out",
             before=tuple(before),
@@ -63,7 +63,7 @@ def horovodrun(task: Task, notes: Sequence[str] = ()) -> str:
     Raises:
         EngineError: it is no Horovod job.
     """
-    if task.launch != "horovod":
+    if task.launch != Launch.HOROVOD:
         raise EngineError(f"{task.name} is no Horovod job: horovodrun cannot start it", engine="horovodrun")
     hosts = ",".join(f"{name}:{ranks}" for name, ranks in zip(_hosts(task), task.ranks, strict=True))
     lines = ["#!/bin/bash", *_listed(f"The job {task.name} by Horovod's own launcher.", [*notes, *_lost(task)]), ""]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from batchhvd.engines.processes import Processes
-from batchhvd.node.node import ticks
+from batchhvd.node.processes import ticks
 from batchhvd.service import drills
 from tests.support.faults import Live, live, processes, until
 

@@ -36,7 +36,7 @@ def processes(root: Path) -> list[int]:
             place = Path("/proc", name)
             belongs = f"BATCHHVD_NODE={root}/".encode() in (place / "environ").read_bytes()
             line = (place / "cmdline").read_bytes()
-            if belongs or (b"node.py" in line and f"{root}/".encode() in line):
+            if belongs or (b"/node-" in line and f"{root}/".encode() in line):
                 found.append(int(name))
         except OSError:
             continue

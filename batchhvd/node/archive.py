@@ -1,0 +1,90 @@
+"""The node runner as one file, ``node-<digest>.pyz``: what an engine puts where a node's Python finds it.
+
+The file has the sources, and beside them what this Python makes of them; another Python compiles the sources. Its name
+stands for its content, so a task that runs keeps its own runner when the package is upgraded.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import io
+import marshal
+import os
+import sys
+import zipfile
+from pathlib import Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FOLDER = Path(__file__).parent
+_LEFT_OUT = ("__main__.py", "archive.py", "document.py")
+_STUBS = {
+    "__main__.py": b"import sys\n\nfrom batchhvd.node.start import main\n\nsys.exit(main(sys.argv[1:]))\n",
+    "batchhvd/__init__.py": b"",
+}
+_HASHED = (1).to_bytes(4, "little")  # PEP 552: not checked against its source, whose time a copy would change
+
+
+def name() -> str:
+    """Returns the name of the archive."""
+    digest = hashlib.sha256(importlib.util.MAGIC_NUMBER)
+    for place, source in _sources().items():
+        digest.update(b"%s\0%d\0%s" % (place.encode(), len(source), source))
+    return f"node-{digest.hexdigest()[:12]}.pyz"
+
+
+def write(folder: Path) -> Path:
+    """Puts the archive into a folder, unless it is there already, and returns its path.
+
+    Args:
+        folder: an existing folder, such as a task's.
+    """
+    path = folder / name()
+    if not path.exists():
+        scratch = folder / f".{path.name}.{os.getpid()}"
+        scratch.write_bytes(_content())
+        scratch.replace(path)
+    return path
+
+
+def command(folder: str, *arguments: str, python: str = sys.executable) -> list[str]:
+    """Returns the command line that starts nodes of a task whose folder has the archive.
+
+    Args:
+        folder: the task's folder.
+        arguments: indices of nodes, and options.
+        python: the interpreter. It runs isolated: neither the job's folder nor its variables change what is imported.
+    """
+    return [python, "-I", "-S", os.path.join(folder, name()), folder, *arguments]
+
+
+@functools.cache
+def _sources() -> dict[str, bytes]:
+    paths = sorted(path for path in FOLDER.glob("*.py") if path.name not in _LEFT_OUT)
+    return {**_STUBS, **{f"batchhvd/node/{path.name}": path.read_bytes() for path in paths}}
+
+
+@functools.cache
+def _content() -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        for place, data in _members():
+            file.writestr(zipfile.ZipInfo(place), data, zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
+
+
+def _members() -> Iterator[tuple[str, bytes]]:
+    for place, source in _sources().items():
+        yield place, source
+        yield f"{place}c", _compiled(place, source)
+
+
+def _compiled(place: str, source: bytes) -> bytes:
+    """Returns the content of a .pyc file; a Python with another magic number passes over it."""
+    code = compile(source, place, "exec", dont_inherit=True)
+    head = importlib.util.MAGIC_NUMBER + _HASHED + importlib.util.source_hash(source)
+    return head + marshal.dumps(code)
