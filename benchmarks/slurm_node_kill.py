@@ -31,7 +31,7 @@ from batchhvd.job import Job
 from batchhvd.localservice import stop
 from batchhvd.trainer.records import read_records
 from batchhvd.tutorial import SCRIPT
-from tests.e2e.conftest import Bed, beds
+from tests.support.slurm import Bed, beds
 
 RANKS = 4
 GOAL = 60.0  # seconds that may be lost beyond what Slurm itself waits

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.faults import PYTHON, Live, live, processes, until
+from tests.support.faults import Live, live, processes
+from tests.support.stage import PYTHON
+from tests.support.waiting import until
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -19,7 +19,8 @@ from attrs import define, field
 
 from batchhvd.errors import EngineError
 from batchhvd.service import drills
-from tests.support.faults import Live, processes, until
+from tests.support.faults import Live, processes
+from tests.support.waiting import until
 
 KILLS = int(os.environ.get("BATCHHVD_TEST_KILLS", "10"))
 SEED = int(os.environ.get("BATCHHVD_TEST_SEED", str(time.time_ns() % 100_000)))

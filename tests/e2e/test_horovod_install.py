@@ -22,7 +22,7 @@ from batchhvd.trainer.checkpoint import Checkpoints
 from batchhvd.trainer.horovod_plan import framework_version
 from batchhvd.trainer.horovod_source import EDITS, VERSION, change, unpack
 from batchhvd.trainer.install import COMMAND, cache, installed
-from tests.support.faults import until
+from tests.support.waiting import until
 
 INSTALL = ranks.python("-m", "batchhvd.trainer.install")
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import CHECKOUT, beds
 from tests.support import bed
+from tests.support.slurm import CHECKOUT, beds
 
 pytestmark = pytest.mark.slurm
 

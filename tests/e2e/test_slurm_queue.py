@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,9 @@ from batchhvd.engines.base import ENDED
 from batchhvd.engines.slurm import Slurm
 from batchhvd.errors import EngineError
 from batchhvd.service.export import script as exported
-from tests.e2e.conftest import Bed, beds
-from tests.e2e.engine_contract import Stage
+from tests.support.slurm import Bed, beds
+from tests.support.stage import Stage
+from tests.support.waiting import within
 
 pytestmark = pytest.mark.slurm
 
@@ -179,7 +181,7 @@ def test_a_run_that_is_too_large_waits_with_the_reason(stage: Stage, whole: Bed)
     assert engine.node_states() == {"node4": "drained: new cables"}
     handle = stage.start(stage.task("true", nodes=4))
     status = stage.wait(
-        handle, lambda status: status.state == "queued" and "Req" in status.reason or "Res" in status.reason
+        handle, lambda status: status.state == "queued" and re.search("[Rr]equired|Req|Res", status.reason) is not None
     )
     assert status.reason.startswith("it waits in Slurm's queue")
     whole.slurm("scontrol", "update", "nodename=node4", "state=resume")
@@ -365,9 +367,3 @@ def test_hundreds_of_handles_are_told_with_one_question(stage: Stage, slurm: Bed
         return time.monotonic() - begun
 
     assert within(0.5, told)
-
-
-def within(seconds: float, took: Callable[[int], float]) -> bool:
-    """Says whether one of three tries takes no longer than that: other tests may have the cores for a while."""
-    load = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
-    return any(took(number) < seconds * load for number in range(3))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,19 +12,11 @@ from typing import Any
 
 from batchhvd.engines.processes import Processes
 from batchhvd.service.environment import Site
+from tests.support.stage import PYTHON
+from tests.support.waiting import until
 from tests.support.world import World
 
-PYTHON = sys.executable
 MOUNTED = "$AZ_BATCHAI_JOB_MOUNT_ROOT/ablage ü"
-
-
-def until(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
-    """Returns what a condition returns as soon as it is true; fails the test when it does not become so."""
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not come to pass in time"
-        time.sleep(0.02)
-    return found
 
 
 def processes(root: Path) -> list[int]:
