@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from batchhvd.engines.base import ENDED, Engine, Task, TaskState
+from batchhvd.engines.base import ENDED, Engine, Status, Task, TaskState
 from batchhvd.errors import EngineError
 from batchhvd.node import archive
 from tests.support.stage import LONG, PYTHON, Stage
@@ -42,11 +42,16 @@ class EngineContract:
         assert before - 1 < status.started <= status.ended < time.time() + 1
 
     def test_states_come_in_their_order(self, stage: Stage) -> None:
-        handle, seen = stage.start(stage.task("sleep 0.7")), []
-        stage.wait(handle, lambda status: seen.append(status.state) or status.state in ENDED)
-        order = list(dict.fromkeys(seen))
+        handle, seen = stage.start(stage.task("sleep 0.7")), dict[str, None]()
+
+        def ended(status: Status) -> bool:
+            seen[status.state] = None
+            return status.state in ENDED
+
+        stage.wait(handle, ended)
+        order = list(seen)
         assert "running" in order
-        assert order == sorted(order, key=list(TaskState).index)
+        assert order == [state for state in TaskState if state in order]
 
     def test_exit_code_rank_node_and_last_line_of_the_failing_rank_are_told(self, stage: Stage) -> None:
         task = stage.task('echo "I am $HOROVOD_RANK"; [ "$HOROVOD_RANK" = 1 ] && exit 9; sleep 30', nodes=2)
@@ -207,7 +212,8 @@ class EngineContract:
         trap = f"trap 'echo saved; exit 0' TERM; touch here-$HOROVOD_RANK; for i in $(seq {LONG}); do sleep 0.05; done"
         task = stage.task(f'cd "{stage.root}/täsk one"; {trap}')
         handle = stage.start(task)
-        stage.until(task, "here-0"), stage.until(task, "here-1")
+        stage.until(task, "here-0")
+        stage.until(task, "here-1")
         for _ in range(2):
             stage.engine.cancel(handle)
         status = stage.wait(handle, lambda status: status.state in ENDED)

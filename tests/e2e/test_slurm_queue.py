@@ -45,7 +45,7 @@ def whole(slurm: Bed) -> Iterator[Bed]:
         assert time.monotonic() < deadline, states
         for name, state in states:
             if state.startswith(("down", "drain")):  # it may come back by itself in this moment
-                command = [slurm.bin / "scontrol", "update", f"nodename={name}", "state=resume"]
+                command = [str(slurm.bin / "scontrol"), "update", f"nodename={name}", "state=resume"]
                 subprocess.run(command, capture_output=True)
         time.sleep(0.1)
 
@@ -176,7 +176,7 @@ def test_cancelling_a_run_that_waits_to_start_again(stage: Stage, whole: Bed) ->
 
 def test_a_run_that_is_too_large_waits_with_the_reason(stage: Stage, whole: Bed) -> None:
     whole.slurm("scontrol", "update", "nodename=node4", "state=drain", "reason=new cables")
-    engine = stage.make()
+    engine = Slurm(bin=str(whole.bin))
     assert engine.nodes() == 4
     assert engine.node_states() == {"node4": "drained: new cables"}
     handle = stage.start(stage.task("true", nodes=4))
@@ -289,7 +289,7 @@ def test_an_ordinary_user_runs_as_himself(slurm: Bed) -> None:
     slurm.folder.chmod(0o755)
     folder.mkdir()
     os.chown(folder, 1, 1)
-    command = [slurm.bin / "on-head", *user, python, "-c", ORDINARY, folder]
+    command = [str(slurm.bin / "on-head"), *user, python, "-c", ORDINARY, str(folder)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, cwd="/")
     assert done.stdout.split() == ["succeeded", "1"], f"{done.stdout}\n{done.stderr}"
 

@@ -84,7 +84,8 @@ class Live(World):
     def log(self, name: str, file: str = "stdout.txt") -> str:
         """Returns a log of a job."""
         segment = self.of(name).document["properties"]["jobOutputDirectoryPathSegment"]
-        return (self.root / "shares/acc/share" / segment / "stdouterr" / file).read_text(encoding="utf-8")
+        path: Path = self.root / "shares/acc/share" / segment / "stdouterr" / file
+        return path.read_text(encoding="utf-8")
 
     def execution_log(self, name: str, index: int = 0) -> str:
         """Returns the execution log of a job's node."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import http.client
 import json
 import os
 import sys
@@ -15,14 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchhvd.engines import records
-from batchhvd.engines.base import Status, Task
+from batchhvd.engines.base import Status, Task, TaskState
 from batchhvd.node import archive, place
-from batchhvd.node.document import TaskDocument
+from batchhvd.node.document import NodeRecord, StopRecord, TaskDocument
 from batchhvd.node.layer import layer_name
+from batchhvd.node.network import reachable
 from batchhvd.node.output import LogFile, OutputPipe, last_lines, whole
 from batchhvd.node.place import TaskPlace, expand, horovod_variables
 from batchhvd.node.records import declare
-from batchhvd.node.rendezvous import Rendezvous
+from batchhvd.node.rendezvous import Rendezvous, rendezvous_variables
+from batchhvd.node.state import Launch, NodeState, PreparationPlace, StallAction, StopReason, Word
 
 
 def task(tmp_path: Path, **changes: Any) -> Task:
@@ -177,6 +180,50 @@ def test_gpus_are_dealt_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert own.devices(3, 1)["CUDA_VISIBLE_DEVICES"] == "0"
 
 
+def test_a_rank_that_no_node_has_is_refused() -> None:
+    assert horovod_variables(2, (2, 1), ("a", "b"))["HOROVOD_HOSTNAME"] == "b"
+    with pytest.raises(ValueError, match="rank must be below 3"):
+        horovod_variables(3, (2, 1), ("a", "b"))
+
+
+def ask(server: Rendezvous, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+    """Asks as a rank does."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+    connection.request(method, path, body)
+    answer = connection.getresponse()
+    return answer.status, answer.read()
+
+
+def test_the_meeting_point_answers_while_its_block_runs() -> None:
+    with Rendezvous("127.0.0.1") as server:
+        assert ask(server, "GET", "/global/0") == (404, b"")
+        assert ask(server, "PUT", "/global/0", b"address") == (200, b"")
+        assert ask(server, "GET", "/global/0") == (200, b"address")
+        assert reachable("127.0.0.1", server.port, server.name)
+        assert not reachable("127.0.0.1", server.port, "another")
+    server.join(5)
+    assert not server.is_alive()
+    with pytest.raises(ConnectionRefusedError):
+        ask(server, "GET", "/global/0")
+    server.close()  # may be repeated
+
+
+def test_where_ranks_meet_is_told_to_horovod() -> None:
+    assert rendezvous_variables("10.0.0.1", 4711, "eth0") == {
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": "10.0.0.1",
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": "4711",
+        "HOROVOD_GLOO_IFACE": "eth0",
+    }
+
+
+@pytest.mark.parametrize("word", [*StopReason, *NodeState, *TaskState, *Launch, *PreparationPlace, *StallAction])
+def test_states_and_reasons_are_plain_words_on_disk(word: Word) -> None:
+    plain = str.__str__(word)
+    assert word == plain and {plain: 1}[word] == 1
+    assert json.dumps({"word": word}) == json.dumps({"word": plain})
+    assert f"{word} {str(word)}" == f"{plain} {plain}"
+
+
 def test_the_meeting_point_keeps_and_clears_its_scopes() -> None:
     server = Rendezvous("127.0.0.1")
     assert server.answer("GET", "/global/0", b"") is None
@@ -203,8 +250,20 @@ def test_layers_are_named_by_all_that_decides_them(tmp_path: Path) -> None:
     assert layer_name("pip install x", own) != before  # something was installed meanwhile
 
 
-def record(state: str = "ended", **changes: Any) -> dict[str, Any]:
-    return {"state": state, "started": 1.0, "ended": 2.0 if state == "ended" else None, "reason": "rank", **changes}
+def record(state: str = "ended", ended: float = 2.0) -> NodeRecord:
+    return {
+        "index": 0,
+        "node": "a",
+        "host": "127.0.0.1",
+        "pid": 1,
+        "state": state,
+        "started": 1.0,
+        "ended": ended if state == "ended" else None,
+        "preparation": None,
+        "ranks": [],
+        "reason": "rank",
+        "error": "",
+    }
 
 
 @pytest.mark.parametrize(
@@ -218,12 +277,12 @@ def record(state: str = "ended", **changes: Any) -> dict[str, Any]:
         ([record(), record()], "succeeded"),
     ],
 )
-def test_how_a_task_stands(found: list[Any], state: str) -> None:
+def test_how_a_task_stands(found: list[NodeRecord | None], state: str) -> None:
     assert records.status(None, found).state == state
 
 
 def test_how_a_stopped_task_stands() -> None:
-    stop = {"reason": "rank", "node": "b", "rank": 1, "exit_code": 3, "error": "e", "tail": ["x"]}
+    stop: StopRecord = {"reason": "rank", "node": "b", "rank": 1, "exit_code": 3, "error": "e", "tail": ["x"]}
     assert records.status(stop, [record(), record("running")]).state == "running"  # until all have ended
     assert records.status(stop, [record(), record(ended=5.0)]) == Status(
         state="failed",
