@@ -64,8 +64,9 @@ def command(folder: str, *arguments: str, python: str = sys.executable) -> list[
 
 @functools.cache
 def _sources() -> dict[str, bytes]:
-    paths = sorted(path for path in FOLDER.glob("*.py") if path.name not in _LEFT_OUT)
-    return {**_STUBS, **{f"batchhvd/node/{path.name}": path.read_bytes() for path in paths}}
+    places = {path.relative_to(FOLDER).as_posix(): path for path in sorted(FOLDER.rglob("*.py"))}
+    own = {f"batchhvd/node/{place}": path.read_bytes() for place, path in places.items() if place not in _LEFT_OUT}
+    return {**_STUBS, **own}
 
 
 @functools.cache

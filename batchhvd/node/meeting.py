@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from batchhvd.node.network import interfaces, loopback, outgoing, reachable
 from batchhvd.node.records import read_meeting, write_json
-from batchhvd.node.rendezvous import Rendezvous, rendezvous_variables
+from batchhvd.node.rendezvous import (
+    Rendezvous,
+    interfaces,
+    loopback,
+    outgoing,
+    reachable,
+    rendezvous_variables,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from batchhvd.node.watchdog import Watchdog
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from batchhvd.node.preparation import Preparation
-    from batchhvd.node.view import MachineView
+    from batchhvd.node.sandbox.view import MachineView
 
 _DOUBT = 0.3  # seconds; see Supervisor
 

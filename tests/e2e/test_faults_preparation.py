@@ -102,8 +102,8 @@ def test_shares_folder_and_logs_are_the_real_ones(world: Live) -> None:
 VIEW = """
 import os, sys
 from pathlib import Path
-from batchhvd.node.mounting import mounted, own_mounts, remove
-from batchhvd.node.view import MachineView
+from batchhvd.node.sandbox.mounting import mounted, own_mounts, remove
+from batchhvd.node.sandbox.view import MachineView
 
 base = Path(sys.argv[1])
 own_mounts()

@@ -19,12 +19,11 @@ from batchhvd.engines import records
 from batchhvd.engines.base import Status, Task, TaskState
 from batchhvd.node import archive, place
 from batchhvd.node.document import NodeRecord, StopRecord, TaskDocument
-from batchhvd.node.layer import layer_name
-from batchhvd.node.network import reachable
 from batchhvd.node.output import LogFile, OutputPipe, last_lines, whole
 from batchhvd.node.place import TaskPlace, expand, horovod_variables
 from batchhvd.node.records import declare
-from batchhvd.node.rendezvous import Rendezvous, rendezvous_variables
+from batchhvd.node.rendezvous import Rendezvous, reachable, rendezvous_variables
+from batchhvd.node.sandbox.layer import layer_name
 from batchhvd.node.state import Launch, NodeState, PreparationPlace, StallAction, StopReason, Word
 
 
@@ -40,7 +39,7 @@ def place_of(tmp_path: Path, index: int = 0, **changes: Any) -> TaskPlace:
     return TaskPlace(document, Path(written.folder), index, loopback=True)
 
 
-@pytest.mark.parametrize("path", sorted(archive.FOLDER.glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(archive.FOLDER.rglob("*.py")), ids=lambda path: path.stem)
 def test_it_stands_alone(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     names = {alias.name for part in ast.walk(tree) if isinstance(part, ast.Import) for alias in part.names}

@@ -10,7 +10,7 @@ import os
 import re
 import time
 
-from batchhvd.node.mounting import remove
+from batchhvd.node.sandbox.mounting import remove
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

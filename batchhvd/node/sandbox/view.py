@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 
-from batchhvd.node.mounting import BIND, READ_ONLY, RECURSIVE, SHARED, mount, mount_points, remove, unmount
+from batchhvd.node.sandbox.mounting import BIND, READ_ONLY, RECURSIVE, SHARED, mount, mount_points, remove, unmount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
