@@ -10,9 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 
 from batchhvd.engines.base import Task
 from batchhvd.node import archive
+from batchhvd.node.records import declare, read_node
+from tests.support.waiting import until
 
 PYTHON = [sys.executable, "-I", "-S"]
 
@@ -113,6 +116,22 @@ def test_a_node_loads_little_before_its_ranks_start(tmp_path: Path) -> None:
         "batchhvd.node.sandbox.view",
         "zipfile",
     }
+
+
+def test_a_node_that_waits_for_the_others_heeds_a_cancellation(task: Task) -> None:
+    task = evolve(task, nodes=("a", "b"), ranks=(1, 1), launch="horovod")
+    task.write()
+    folder = Path(task.folder)
+    archive.write(folder)
+    with subprocess.Popen(archive.command(task.folder, "1", "--loopback")) as node:  # node 0 never comes
+        until(lambda: read_node(folder, 1))
+        declare(folder, "cancelled", error="the job was terminated")
+        assert node.wait(10) == 0
+    record = read_node(folder, 1)
+    assert record is not None
+    assert (record["state"], record["reason"], record["ranks"]) == ("ended", "cancelled", [])
+    assert Path(task.logs, "stdout.txt").read_text() == ""
+    assert "stopped before the ranks were started" in Path(task.logs, "execution-b.log").read_text()
 
 
 def test_a_command_can_name_another_python() -> None:
