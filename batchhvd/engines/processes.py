@@ -1,7 +1,7 @@
-"""Nodes are process groups on this machine: one detached runner for each, which outlives the service.
+"""Nodes are process groups on this machine, each with a detached runner that outlives the service.
 
-The handle of a run is its task folder. A runner is known by its process id together with the time at which the process
-started, so that another process that was given the same number is not mistaken for it.
+The handle of a run is its task folder. A runner is identified by its process id and the time at which it started, so
+that another process that was given the same id is not mistaken for it.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ class StarterRecord(ProcessRecord):
 
 @frozen
 class Processes:
-    """The engine that needs nothing but this machine.
+    """The engine that needs only this machine.
 
     Attributes:
-        limit: how many nodes it gives at most; nodes are processes, so any machine has many.
-        patience: seconds after which a runner that does not heed a cancellation is killed.
+        limit: the largest number of nodes that it provides; nodes are processes, so any machine has many.
+        patience: seconds after which a runner that ignores a cancellation is killed.
     """
 
     limit: int = 100
     patience: float = 8.0
 
     def nodes(self) -> int:
-        """Returns how many nodes it can give at most."""
+        """Returns the largest number of nodes that it can provide."""
         return self.limit
 
     def preview(self, task: Task) -> str:
@@ -58,7 +58,7 @@ class Processes:
         """Starts the runners of a task and returns its folder, the handle.
 
         Raises:
-            EngineError: the task has options, which this engine does not know, or needs MPI, which is not installed.
+            EngineError: the task has options, of which this engine has none, or needs MPI, which is not installed.
         """
         _check(task)
         folder = Path(task.folder)
@@ -70,14 +70,14 @@ class Processes:
         return task.folder
 
     def status(self, handles: Sequence[str]) -> Mapping[str, Status]:
-        """Returns how each run stands; a run whose folder is gone is ``lost``.
+        """Returns the status of each run; a run whose folder was removed is ``lost``.
 
         A run has ended when none of its processes is left.
         """
         return {handle: self._status(Path(handle)) for handle in handles}
 
     def cancel(self, handle: str) -> None:
-        """Tells the runners to end; kills those that did not within ``patience`` of the first call."""
+        """Tells the runners to end; kills those that have not ended within ``patience`` after the first call."""
         folder = Path(handle)
         if not (folder / "processes.json").exists():
             return
@@ -101,7 +101,7 @@ class Processes:
         return records.status(records.stop(folder), found, attempt=1)
 
     def _leaving(self, record: NodeRecord, runner: ProcessRecord) -> NodeRecord:
-        """Returns the record of a node whose guard is about to go; one that does not go is killed."""
+        """Returns the record of a node whose guard is about to exit; one that does not exit is killed."""
         if time.time() - (record["ended"] or 0.0) > self.patience:
             send([runner["pid"]], signal.SIGKILL)
         return {**record, "state": NodeState.RUNNING}
@@ -110,7 +110,7 @@ class Processes:
 def _check(task: Task) -> None:
     if task.options:
         raise EngineError(f"the processes engine has no option {sorted(task.options)[0]!r}", engine="processes")
-    # A preparation may install it where only the job sees it.
+    # A preparation may install it so that only the job sees it.
     if task.launch == Launch.MPI and task.preparation is None and which("mpirun") is None:
         raise EngineMissing(
             "a customMpi job needs Open MPI's mpirun, which is not installed: apt-get install openmpi-bin",
@@ -136,13 +136,13 @@ def _start(task: Task) -> int:
 
 
 def _runners(folder: Path, found: Sequence[NodeRecord | None]) -> list[ProcessRecord]:
-    """Returns the process that must live for each node: its guard, before that what starts it."""
+    """Returns the process that must be alive for each node: its guard, or before that what starts it."""
     starter = _started(folder)
     return [record["guard"] if record and "guard" in record else starter for record in found]
 
 
 def _started(folder: Path) -> StarterRecord:
-    """Returns what started a task's nodes, and how many they are; none if nothing did."""
+    """Returns what started a task's nodes, and how many there are; zeros if nothing did."""
     try:
         found: StarterRecord = json.loads((folder / "processes.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -155,7 +155,7 @@ def _is_alive(process: ProcessRecord) -> bool:
 
 
 def _lost(folder: Path, index: int) -> NodeRecord:
-    """Completes the record of a node whose guard and runner are both gone, and ends what they left behind."""
+    """Completes the record of a node whose guard and runner are both dead, and ends what they left behind."""
     record = read_node(folder, index)
     if has_ended(record):  # it ended between two looks
         return record
@@ -164,15 +164,15 @@ def _lost(folder: Path, index: int) -> NodeRecord:
 
 
 def _sweep(folder: Path, index: int) -> None:
-    """Kills all processes of a node and waits until they are gone, for two seconds at most."""
+    """Kills all processes of a node and waits until they have exited, for at most two seconds."""
     deadline = time.monotonic() + 2
     while (found := _belonging(folder, index)) and time.monotonic() < deadline:
         send(found, signal.SIGKILL)
-        time.sleep(0.005)  # the kernel needs a moment to let them go
+        time.sleep(0.005)  # the kernel needs a moment
 
 
 def _belonging(folder: Path, index: int) -> list[int]:
-    """Returns the living processes of a node: guard and runner, and all that carry its name in their environment."""
+    """Returns the processes of a node that are alive: guard, runner, and all with its name in their environment."""
     found = [process["pid"] for process in _own(folder, index) if _is_alive(process)]
     mark = f"BATCHHVD_NODE={folder}:{index}".encode()
     for name in os.listdir("/proc") if LINUX else ():
@@ -191,6 +191,6 @@ def _own(folder: Path, index: int) -> list[ProcessRecord]:
 
 
 def _reap(pid: int) -> None:
-    """Takes down the end of a process, if it was this one that started it."""
+    """Collects the exit status of a process, if this process started it."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)

@@ -1,4 +1,4 @@
-"""How a task stands, read from what its node runners wrote into its folder; the same for every engine."""
+"""The status of a task, read from what its node runners wrote into its folder; the same for every engine."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ def nodes(folder: Path, count: int) -> list[NodeRecord | None]:
 
 
 def status(stop: StopRecord | None, records: Sequence[NodeRecord | None], *, attempt: int = 1) -> Status:
-    """Returns how a task stands, from its stop file and the records of its nodes.
+    """Returns the status of a task, from its stop file and the records of its nodes.
 
-    A node that is gone without having ended must have been given a record that says so (``complete``): here, None and
-    a record whose state is not ``ended`` mean that the node may still begin or go on.
+    A node that vanished before it ended must first get a record that says so (``complete``): None, or a record whose
+    state is not ``ended``, means that the node may still begin or continue.
 
     Args:
         stop: why the task was stopped, or None.
         records: the record of each node, None for those that have not begun.
-        attempt: how often the engine itself has started the task.
+        attempt: how often the engine itself has started the task, from 1.
     """
     begun = [record for record in records if record is not None]
     started = min((record["started"] for record in begun), default=None)
     if len(begun) < len(records) or not all(map(has_ended, begun)):
         return Status(state=_moving(begun), started=started, attempt=attempt)
     ended = max(record["ended"] or 0.0 for record in begun)
-    if stop is None or not any(record["reason"] for record in begun):  # it came when all nodes had ended already
+    if stop is None or not any(record["reason"] for record in begun):  # it was created after all nodes had ended
         return Status(state=TaskState.SUCCEEDED, exit_code=0, started=started, ended=ended, attempt=attempt)
     return Status(
         state=TaskState.CANCELLED if stop["reason"] == StopReason.CANCELLED else TaskState.FAILED,

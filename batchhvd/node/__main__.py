@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-if not __package__:  # the folder was started: its modules get their full names, and the client stays out of it
+if not __package__:  # the folder was started: give its modules their full names without importing the client
     package = ModuleType("batchhvd")
     package.__path__ = [str(Path(__file__).absolute().parents[1])]
     sys.modules["batchhvd"] = package

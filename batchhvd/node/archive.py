@@ -1,7 +1,7 @@
-"""The node runner as one file, ``node-<digest>.pyz``: what an engine puts where a node's Python finds it.
+"""Builds the node runner as one file, ``node-<digest>.pyz``, which an engine puts into a task's folder.
 
-The file has the sources, and beside them what this Python makes of them; another Python compiles the sources. Its name
-stands for its content, so a task that runs keeps its own runner when the package is upgraded.
+The file contains the sources and the code that this Python compiles from them; any other Python compiles the sources
+itself. The name is derived from the content, so a running task keeps its own runner when the package is upgraded.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STUBS = {
     "__main__.py": b"import sys\n\nfrom batchhvd.node.start import main\n\nsys.exit(main(sys.argv[1:]))\n",
     "batchhvd/__init__.py": b"",
 }
-_HASHED = (1).to_bytes(4, "little")  # PEP 552: not checked against its source, whose time a copy would change
+_HASHED = (1).to_bytes(4, "little")  # PEP 552: used without a look at the source file's time, which a copy would change
 
 
 def name() -> str:
@@ -38,7 +38,7 @@ def name() -> str:
 
 
 def write(folder: Path) -> Path:
-    """Puts the archive into a folder, unless it is there already, and returns its path.
+    """Writes the archive into a folder that does not have it yet, and returns its path.
 
     Args:
         folder: an existing folder, such as a task's.
@@ -52,12 +52,13 @@ def write(folder: Path) -> Path:
 
 
 def command(folder: str, *arguments: str, python: str = sys.executable) -> list[str]:
-    """Returns the command line that starts nodes of a task whose folder has the archive.
+    """Returns the command line that starts nodes of a task whose folder contains the archive.
 
     Args:
         folder: the task's folder.
         arguments: indices of nodes, and options.
-        python: the interpreter. It runs isolated: neither the job's folder nor its variables change what is imported.
+        python: the interpreter. It runs in isolation: neither the working directory nor any variable of the job
+            changes what is imported.
     """
     return [python, "-I", "-S", os.path.join(folder, name()), folder, *arguments]
 
@@ -85,7 +86,7 @@ def _members() -> Iterator[tuple[str, bytes]]:
 
 
 def _compiled(place: str, source: bytes) -> bytes:
-    """Returns the content of a .pyc file; a Python with another magic number passes over it."""
+    """Returns the content of a .pyc file; a Python with another magic number ignores it."""
     code = compile(source, place, "exec", dont_inherit=True)
     head = importlib.util.MAGIC_NUMBER + _HASHED + importlib.util.source_hash(source)
     return head + marshal.dumps(code)

@@ -1,4 +1,4 @@
-"""One child of a node's runner: a process group with its output."""
+"""A child of a node's runner: a process group and its output."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _OUT_OF_MEMORY = re.compile(r"^(MemoryError|.*std::bad_alloc)", flags=re.MULTILI
 
 
 class Child:
-    """A process group with its output: a rank, or the preparation.
+    """A process group and its output: a rank, or the preparation.
 
     Args:
         rank: its number; -1 for the preparation.
-        command: a command line of the shell.
+        command: a shell command line.
         variables: its whole environment.
         directory: its working directory.
-        logs: where its standard output and its standard error go.
-        enter: what the child does before it starts the shell, the change to its directory included; None for no more
+        logs: the files for its standard output and its standard error.
+        enter: what the child does before it starts the shell, including the change to its directory; None to do no more
             than that change.
     """
 
@@ -60,7 +60,7 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
-            preexec_fn=before,  # safe: no second thread runs yet when children are made
+            preexec_fn=before,  # safe: there is only one thread while children are created
         )
         self._files = [file for file in (self.process.stdout, self.process.stderr) if file is not None]
         self._last = bytearray()
@@ -86,11 +86,11 @@ class Child:
 
     @property
     def seconds_over(self) -> float:
-        """How long ago it ended; 0 while it runs."""
+        """How many seconds ago it ended; 0 while it runs."""
         return 0.0 if self.ended_at is None else time.monotonic() - self.ended_at
 
     def ended(self, status: int, killed_by_us: bool) -> None:
-        """Takes down how it ended, from the kernel's wait status."""
+        """Records how it ended, from the kernel's wait status."""
         code = os.waitstatus_to_exitcode(status)
         self.process.returncode = code
         self.ended_at = time.monotonic()
@@ -101,7 +101,7 @@ class Child:
         self.record["memory"] = not killed_by_us and code == -signal.SIGKILL and memory_kills() > self.kills
 
     def close(self) -> None:
-        """Takes down the last lines, once all output was read."""
+        """Records the last lines, after all output was read."""
         if 128 < (self.exit or 0) <= 128 + signal.NSIG:  # by a signal, its own or its shell's child's
             for pipe in self._both:
                 pipe.end_line()

@@ -1,4 +1,4 @@
-"""The shapes of the JSON files in a task's folder. Only type checkers need them: importing ``typing`` takes 3 ms."""
+"""The JSON files in a task's folder. Only type checkers import this module: importing ``typing`` takes 3 ms."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TaskDocument(TypedDict):
 
 
 class ProcessRecord(TypedDict):
-    """A process, and when it started: another process that was given the same number is not mistaken for it."""
+    """A process and when it started, so that another process with the same id is not mistaken for it."""
 
     pid: int
     ticks: int | None
@@ -45,7 +45,7 @@ class PreparationRecord(TypedDict):
 
 
 class RankRecord(TypedDict):
-    """How a rank (-1: a preparation) stands."""
+    """The state of a rank; rank -1 is the preparation."""
 
     rank: int
     pid: int
@@ -58,14 +58,14 @@ class RankRecord(TypedDict):
 
 
 class BegunRecord(TypedDict, total=False):
-    """What ``node-<i>.json`` has only if the node's runner itself made it."""
+    """What ``node-<i>.json`` contains only if the node's runner itself created it."""
 
     ticks: int | None
     guard: ProcessRecord
 
 
 class NodeRecord(BegunRecord):
-    """``node-<i>.json``: how node i stands, and why it did not end well if it did not."""
+    """``node-<i>.json``: the state of node i, and the reason if it failed."""
 
     index: int
     node: str
@@ -81,7 +81,7 @@ class NodeRecord(BegunRecord):
 
 
 class StalledStop(TypedDict, total=False):
-    """What ``stop.json`` has only after a stall: all nodes write their stacks into their logs."""
+    """What ``stop.json`` contains only after a stall: all nodes then log what their ranks are doing."""
 
     stacks: bool
 
@@ -98,7 +98,7 @@ class StopRecord(StalledStop):
 
 
 class MeetingRecord(TypedDict):
-    """``rendezvous.json``: where node 0 serves Horovod's rendezvous, and by which name it is known there."""
+    """``rendezvous.json``: the addresses at which node 0 serves Horovod's rendezvous, and the name of that server."""
 
     addresses: list[str]
     port: int

@@ -1,4 +1,4 @@
-"""The guard of a node: the parent of its runner, which ends what a runner that was killed has left behind."""
+"""The guard of a node: the parent of its runner, which cleans up after a runner that was killed."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def guard(folder: Path, index: int, runner: int) -> int:
-    """Waits for the runner; ends what it left and completes its record if it could not do so itself.
+    """Waits for the runner, ends what is left of it, and completes its record if it could not do so itself.
 
     Args:
         folder: the task's folder.
         index: the node's number.
-        runner: the process number of the runner, a child of this process.
+        runner: the process id of the runner, a child of this process.
 
     Returns:
         The runner's exit code, as a shell gives it.
@@ -38,26 +38,29 @@ def guard(folder: Path, index: int, runner: int) -> int:
     end_all(os.getpid())
     code = os.waitstatus_to_exitcode(status)
     if not (folder / "task.json").exists():
-        return 1  # nobody waits for this node any more
+        return 1  # nothing waits for this node any more
     if not has_ended(read_node(folder, index)):
         complete(folder, index, code)
     return code if code >= 0 else 128 - code
 
 
 def complete(folder: Path, index: int, code: int) -> NodeRecord:
-    """Says in the runner's place that the node is lost, and tells the others.
+    """Records, in the runner's place, that the node is lost, and stops the task.
 
     Args:
-        folder: the task's folder, which has its ``task.json``.
+        folder: the task's folder.
         index: the node's number.
         code: how the runner ended: its exit code, or -n for signal n.
 
     Returns:
-        The record as it is written.
+        The record as it was written.
+
+    Raises:
+        FileNotFoundError: the folder does not contain a task.
     """
     task = read_task(folder)
     if task is None:
-        raise FileNotFoundError(f"there is no task in {folder}")
+        raise FileNotFoundError(f"{folder} does not contain a task")
     name, now = task["nodes"][index], time.time()
     error = f"the node's runner ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}"
     with contextlib.suppress(OSError):
@@ -71,7 +74,7 @@ def complete(folder: Path, index: int, code: int) -> NodeRecord:
 
 
 def _unbegun(index: int, name: str, now: float) -> NodeRecord:
-    """Returns the record of a node whose runner did not come to writing one."""
+    """Returns the record of a node whose runner died before it could write one."""
     return {
         "index": index,
         "node": name,

@@ -1,4 +1,4 @@
-"""What a node says of itself: its record, its execution log, and the word that stops the task."""
+"""What a node writes about itself: its record, its execution log, and the file that stops the task."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class Journal:
-    """What a node says of itself, in the task's folder and among the job's logs.
+    """What a node writes about itself, into the task's folder and the job's logs.
 
     Args:
         folder: the task's folder.
-        index: the node's number.
+        index: the node's number, from 0.
         name: the node's name.
         host: the machine's name, as the other nodes know it.
-        guard: the process number of the node's guard.
+        guard: the process id of the node's guard.
 
     Attributes:
         record: the node's record; ``save`` writes it.
@@ -55,18 +55,18 @@ class Journal:
         }
 
     def open(self, logs: Path) -> None:
-        """Begins the node's execution log."""
+        """Opens the node's execution log, and reserves disk space for the records."""
         self._room.write_bytes(b"\0" * 65536)
         self._log = LogFile(logs / f"execution-{self.name}.log")
 
-    def give_room(self) -> None:
-        """Gives disk space up that was kept so that the records still fit when the disk is full."""
+    def free_room(self) -> None:
+        """Frees the reserved disk space, so that the records can still be written when the disk is full."""
         self._room.unlink(missing_ok=True)
 
     def note(self, text: str) -> None:
         """Writes a line into the node's execution log."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
-        with contextlib.suppress(OSError):  # a full share must not keep the node from ending its ranks
+        with contextlib.suppress(OSError):  # a full disk must not keep the node from ending its ranks
             if self._log is not None:
                 self._log.write(f"{stamp}Z {text}\n".encode())
 
@@ -75,7 +75,7 @@ class Journal:
         write_json(node_path(self.folder, self.index), self.record)
 
     def stop(self) -> StopRecord | None:
-        """Returns why the task was stopped, or None while it goes on."""
+        """Returns why the task was stopped, or None if it was not."""
         return read_stop(self.folder)
 
     @property
@@ -93,15 +93,15 @@ class Journal:
         tail: Sequence[str] = (),
         stacks: bool = False,
     ) -> None:
-        """Tells all nodes to end, because of this one; the arguments are as those of ``declare``."""
+        """Stops the task because of this node; the arguments are those of ``declare``."""
         self.record["reason"], self.record["error"] = reason, error
         words = {"node": self.name, "error": error}
         first = declare(self.folder, reason, **words, rank=rank, exit_code=code, tail=tail, stacks=stacks)
         self.note(f"{error}; {'all nodes are told to end' if first else 'the task was ending already'}")
 
     def end(self) -> None:
-        """Completes the record; whoever reads that the node has ended may read all logs."""
-        self.give_room()
+        """Completes the record; when it says that the node has ended, all logs are complete."""
+        self.free_room()
         stop = self.stop()
         self.record["state"], self.record["ended"] = NodeState.ENDED, time.time()
         if stop is not None and not self.record["reason"]:

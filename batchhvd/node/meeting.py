@@ -1,4 +1,4 @@
-"""Where the ranks of a task find each other: opened on node 0, looked for on the others."""
+"""The meeting point of a task's ranks: node 0 opens it, the others look for it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from batchhvd.node.place import TaskPlace
     from batchhvd.node.supervisor import Supervisor
 
-# Ranks that share few cores import their framework at very different speeds; Horovod's own limit is 30 s.
+# Ranks that share few cores take very different times to import their framework; Horovod's own limit is 30 s.
 _PATIENCE = {"HOROVOD_GLOO_TIMEOUT_SECONDS": "300"}
 
 
 class Meeting:
-    """Where Horovod's ranks find each other.
+    """The meeting point of Horovod's ranks.
 
     Args:
         place: the node's place in the task.
-        supervisor: attends to the node while it looks.
+        supervisor: looks after the node while it waits.
     """
 
     def __init__(self, place: TaskPlace, supervisor: Supervisor) -> None:
@@ -34,7 +34,7 @@ class Meeting:
         self._server: Rendezvous | None = None
 
     def find(self) -> dict[str, str]:
-        """Returns the variables that lead to the meeting point.
+        """Returns the variables that tell Horovod where the meeting point is.
 
         Raises:
             StoppedError: the task was stopped before there was one.
@@ -45,7 +45,7 @@ class Meeting:
         return {**patience, **rendezvous_variables(address, port, interface)}
 
     def open(self) -> None:
-        """Begins to answer, if the meeting point is here; who came earlier was made to wait by the kernel."""
+        """Begins to answer, if the meeting point is on this node; earlier connections have waited in the kernel."""
         if self._server is not None:
             self._server.start()
 
@@ -67,7 +67,7 @@ class Meeting:
         return address, port, loopback() if self.place.loopback else outgoing(address)
 
     def _reach(self, found: list[tuple[str, int]]) -> bool:
-        """Adds the first address that answers as node 0's, and says whether there is one."""
+        """Adds the first address at which node 0 answers, and returns whether there is one."""
         where = read_meeting(self.place.folder)
         if where is None:
             return False

@@ -1,4 +1,4 @@
-"""The runner of one node: what happens there, in its order."""
+"""The runner of one node: everything that happens there, in order."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ _DOUBT = 0.3  # seconds; see Supervisor
 
 
 class Node:
-    """The runner of one node: it starts what is to run, and ends when all of it has ended or the task is stopped.
+    """The runner of one node: starts the preparation and the ranks, and ends when they have ended or were stopped.
 
     Args:
         folder: the task's folder.
-        index: the node's number.
+        index: the node's number, from 0.
         loopback: whether all nodes are this machine.
-        guard: the process number of the node's guard.
+        guard: the process id of the node's guard.
 
     Raises:
-        FileNotFoundError: there is no task in the folder.
+        FileNotFoundError: the folder does not contain a task.
     """
 
     def __init__(self, folder: Path, index: int, loopback: bool, guard: int) -> None:
         task = read_task(folder)
         if task is None:
-            raise FileNotFoundError(f"there is no task in {folder}")
+            raise FileNotFoundError(f"{folder} does not contain a task")
         self.folder, self.index, self.task = folder, index, task
         self.place = TaskPlace(task, folder, index, loopback or len(task["nodes"]) == 1)
         self.logs = Path(task["logs"])
@@ -58,11 +58,11 @@ class Node:
 
     @property
     def view(self) -> MachineView | None:
-        """The world of the ranks, or None if no preparation has changed it."""
+        """The view of the machine for the ranks, or None if they see the machine itself."""
         return None if self._preparation is None else self._preparation.view
 
     def run(self) -> int:
-        """Does everything and returns the exit code: 0, or that of this node's first failure."""
+        """Runs the node and returns the exit code: 0, or that of the first failure on this node."""
         self._open()
         try:
             self._prepare()
@@ -74,8 +74,8 @@ class Node:
         except StoppedError:
             self.journal.note("stopped before the ranks were started")
         except OSError as error:
-            self.journal.give_room()
-            self.journal.fail(StopReason.ENGINE, f"the node cannot go on: {error}")
+            self.journal.free_room()
+            self.journal.fail(StopReason.ENGINE, f"the node cannot continue: {error}")
         self._finish()
         return next((child.exit for child in self.children if child.exit), 0)
 
@@ -100,14 +100,14 @@ class Node:
             self._preparation.run()
 
     def _start(self) -> None:
-        """Starts this node's ranks, or none if the launch puts them elsewhere."""
+        """Starts this node's ranks, if it has any."""
         self._require_script()
         self._name_hosts()
         meeting = Meeting(self.place, self.supervisor)
         where = meeting.find() if self.place.is_horovod and sum(self.place.ranks) > 1 else {}
         for rank, local, command in self.place.commands():
             self._start_rank(rank, local, command, where)
-        meeting.open()  # only now: children are made while there is one thread
+        meeting.open()  # only now: children must be created while there is one thread
         self.journal.record["state"] = NodeState.RUNNING
         self.journal.record["ranks"] = [child.record for child in self.children]
         self.watchdog.begin()
@@ -126,14 +126,14 @@ class Node:
     def _require_script(self) -> None:
         """Fails the task at once if its script does not exist."""
         script = expand(self.task.get("script") or "", self.place.variables())
-        root = Path("/") if self.view is None else self.view.root  # a preparation may have brought it
+        root = Path("/") if self.view is None else self.view.root  # a preparation may have created it
         path = os.path.join(self.place.temporary, script)
         if script and not (os.path.exists(path) or os.path.exists(f"{root}{path}")):
-            self.journal.fail(StopReason.SCRIPT, f"there is no file {script}", code=127)
+            self.journal.fail(StopReason.SCRIPT, f"the script {script} does not exist", code=127)
             raise StoppedError
 
     def _name_hosts(self) -> None:
-        """Writes the host file of MPI, on node 0, as soon as every node has said where it is."""
+        """Writes the host file for MPI, on node 0, as soon as every node has recorded its host."""
         if self.index != 0:
             return
         slots: dict[str, int] = collections.defaultdict(int)
@@ -160,13 +160,13 @@ class Node:
         return all(has_ended(read_node(self.folder, other)) for other in self._waits_for())
 
     def _waits_for(self) -> range:
-        """Returns the nodes that have to end before this one may."""
-        if self.place.is_horovod:  # node 0 serves the meeting point until all others have ended
+        """Returns the nodes that must end before this one may."""
+        if self.place.is_horovod:  # node 0 is the meeting point until all others have ended
             return range(1, len(self.task["nodes"])) if self.index == 0 else range(0)
         return range(0) if self.index == 0 else range(1)  # nodes without ranks stay until node 0 has ended
 
     def _finish(self) -> None:
-        """Ends everything that is left below this process and completes the record."""
+        """Ends all remaining processes of this node and completes the record."""
         end_all(os.getpid())
         if self._preparation is not None:
             self._preparation.close()

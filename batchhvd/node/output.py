@@ -1,4 +1,4 @@
-"""What ranks write: cut into whole lines, and appended to logs that several nodes share."""
+"""The output of ranks: cut into whole lines, and appended to logs that several nodes share."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
-PARTIAL = 0.2  # seconds that an unfinished line may wait
+PARTIAL = 0.2  # seconds after which an unfinished line is written
 _TAIL = 20  # lines kept of each rank
 
 
 class LogFile:
-    """A log file that processes of several nodes append to, a whole piece at a time."""
+    """A log file to which processes of several nodes append, one whole piece at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
     def write(self, data: bytes) -> None:
-        """Appends data; no other node's piece comes between its bytes."""
+        """Appends data without any other node's output in between."""
         fcntl.lockf(self.descriptor, fcntl.LOCK_EX)
         try:
             while data:
@@ -31,7 +31,7 @@ class LogFile:
 
 
 class OutputPipe:
-    """One end of a rank's pipe: cuts what arrives into whole lines, or whole characters when a line takes its time."""
+    """One end of a rank's pipe: cuts what arrives into whole lines, or into whole characters if a line takes long."""
 
     def __init__(self, descriptor: int, log: LogFile, last: bytearray) -> None:
         self.descriptor, self.log, self.last = descriptor, log, last
@@ -41,7 +41,7 @@ class OutputPipe:
         self.unfinished = False
 
     def read(self, now: float) -> bool:
-        """Takes what has arrived and writes the whole lines of it; False at the end."""
+        """Reads what has arrived and writes its whole lines; returns False at the end of the output."""
         data = os.read(self.descriptor, 65536)
         if not self.pending:
             self.since = now
@@ -53,7 +53,7 @@ class OutputPipe:
         return bool(data)
 
     def drain(self, now: float) -> None:
-        """Takes all that has arrived so far."""
+        """Reads everything that has arrived so far."""
         try:
             while self.read(now):
                 pass
@@ -66,7 +66,7 @@ class OutputPipe:
             self._emit(whole(self.pending), now)
 
     def end_line(self) -> None:
-        """Ends a line that was cut off, so that what is written next (another attempt's) begins a line of its own."""
+        """Ends a line that was cut off, so that the output of the next attempt begins on a new line."""
         if self.unfinished:
             self.log.write(b"\n")
             self.unfinished = False
@@ -80,7 +80,7 @@ class OutputPipe:
 
 
 def whole(data: bytes) -> int:
-    """Returns how many bytes at the start of data make whole UTF-8 characters (all of them if it is not UTF-8)."""
+    """Returns how many bytes at the start of data are whole UTF-8 characters (all of them if it is not UTF-8)."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
         if byte & 0xC0 != 0x80:  # the last byte that begins a character
@@ -90,5 +90,5 @@ def whole(data: bytes) -> int:
 
 
 def last_lines(data: bytes | bytearray) -> list[str]:
-    """Returns the last lines of an output as text; a carriage return ends a line too, as a terminal shows it."""
+    """Returns the last lines of an output as text; a carriage return ends a line too, as on a terminal."""
     return [line for line in bytes(data).decode("utf-8", "replace").splitlines() if line.strip()][-_TAIL:]

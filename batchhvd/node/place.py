@@ -1,4 +1,4 @@
-"""Where a node and its ranks stand in their task, and what their processes are told of that."""
+"""The place of a node and its ranks in their task, and what their processes learn about it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})", flags=re.ASCII)
 
 
 class TaskPlace:
-    """Where a node stands in its task, and what its processes are told of that.
+    """The place of a node in its task, and what its processes learn about it.
 
     Args:
         task: the task.
         folder: the task's folder.
-        index: the node's number.
+        index: the node's number, from 0.
         loopback: whether all nodes are this machine.
     """
 
@@ -53,14 +53,14 @@ class TaskPlace:
         return found
 
     def threads(self) -> dict[str, str]:
-        """Returns how many threads each rank may use: the cores of the machine, shared fairly."""
+        """Returns how many threads each rank may use: an equal share of the machine's cores."""
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         ranks = sum(self.ranks) if self.loopback else self.ranks[self.index]
         count = str(max(1, cores // max(1, ranks)))
         return {"OMP_NUM_THREADS": count, "TF_NUM_INTRAOP_THREADS": count, "TF_NUM_INTEROP_THREADS": "1"}
 
     def devices(self, rank: int, local: int) -> dict[str, str]:
-        """Returns which of the machine's GPUs a rank uses: none if the VM size has none, else one after another."""
+        """Returns which of the machine's GPUs a rank uses: none if the VM size has none, otherwise in turn."""
         if "AZ_BATCHAI_NUM_GPUS" not in self.own:
             return {}
         there = len(gpus())
@@ -77,7 +77,7 @@ class TaskPlace:
         return {name: self.own[name]} if name in self.own else {}
 
     def commands(self) -> list[tuple[int, int, str]]:
-        """Returns rank, local rank and command of what this node starts."""
+        """Returns rank, local rank and command of each process that this node starts."""
         if self.is_horovod:
             first = sum(self.ranks[: self.index])
             return [(first + local, local, self.task["command"]) for local in range(self.ranks[self.index])]
@@ -86,7 +86,7 @@ class TaskPlace:
         return [(0, 0, self.task["command"] if self.task["launch"] == Launch.SINGLE else self.mpirun())]
 
     def mpirun(self) -> str:
-        """Returns the command line of the engine's own launcher (``BATCHHVD_LAUNCHER``), else of Open MPI's."""
+        """Returns the command line of the engine's own launcher (``BATCHHVD_LAUNCHER``), or else of Open MPI's."""
         if launcher := os.environ.get("BATCHHVD_LAUNCHER"):
             return f"{launcher} {shlex.join(['/bin/sh', '-c', self.task['command']])}"
         words = ["mpirun", "-np", str(sum(self.ranks)), "--hostfile", str(self.folder / "hostfile")]
@@ -97,14 +97,17 @@ class TaskPlace:
 
 
 def horovod_variables(rank: int, ranks: Sequence[int], nodes: Sequence[str]) -> dict[str, str]:
-    """Returns the variables by which Horovod knows a rank's place.
+    """Returns the variables that tell Horovod the place of a rank.
 
     Source: horovod/common/gloo/gloo_context.cc and horovod/runner/gloo_run.py of Horovod 0.28.1.
 
     Args:
-        rank: the rank, from 0; ranks are dealt to the nodes in blocks.
+        rank: the rank, from 0; the nodes get blocks of successive ranks.
         ranks: how many ranks each node has.
-        nodes: the nodes' names.
+        nodes: the nodes' names, as many as ``ranks``.
+
+    Raises:
+        ValueError: no node has this rank.
     """
     node, local = _block(rank, ranks)
     peers = [index for index, count in enumerate(ranks) if count > local]
@@ -131,7 +134,7 @@ def _block(rank: int, ranks: Sequence[int]) -> tuple[int, int]:
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """Replaces ``$NAME`` and ``${NAME}`` by the variables' values; unknown names stay as they are."""
+    """Replaces ``$NAME`` and ``${NAME}`` by the variables' values, and leaves unknown names as they are."""
     return _VARIABLE.sub(lambda found: variables.get(found[1] or found[2], found[0]), text)
 
 

@@ -1,4 +1,4 @@
-"""A node's preparation: once for each distinct command, in a view of the machine that the ranks then share."""
+"""Runs a node's preparation, once for each distinct command, in a view of the machine that the ranks then share."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 
 class Preparation:
-    """Runs a node's preparation, or finds what an earlier run of it has left.
+    """The preparation of a node: runs it, or uses what an earlier run of it has left.
 
     Args:
         command: its command line.
         place: the node's place in the task.
-        supervisor: attends to its processes.
+        supervisor: looks after its processes.
 
     Attributes:
-        view: the world of the ranks, or None if the preparation has not changed it.
+        view: the view of the machine for the ranks, or None if they see the machine itself.
     """
 
     def __init__(self, command: str, place: TaskPlace, supervisor: Supervisor) -> None:
@@ -48,7 +48,7 @@ class Preparation:
 
         Raises:
             StoppedError: it failed, or the task was stopped meanwhile.
-            OSError: this machine has no room, or does not allow what is needed.
+            OSError: the disk is full, or this machine does not allow what is needed.
         """
         journal, began = self.journal, time.monotonic()
         logs = [self._log(stream) for stream in ("stdout", "stderr")]
@@ -68,13 +68,13 @@ class Preparation:
             raise StoppedError
 
     def close(self) -> None:
-        """Takes the view of the ranks away, with all that they have changed in it."""
+        """Removes the ranks' view, with everything that they have changed in it."""
         try:
             if self.view is not None:
                 self.view.close()
             remove(self._changes)
         except OSError as error:
-            self.journal.note(f"the view of the ranks could not be taken away: {error}")
+            self.journal.note(f"the ranks' view could not be removed: {error}")
 
     def _log(self, stream: str) -> LogFile:
         return LogFile(Path(self.place.task["logs"]) / f"{stream}-job_prep-{self.place.name}.txt")
@@ -82,7 +82,7 @@ class Preparation:
     # -- where it runs --
 
     def _where(self) -> PreparationPlace:
-        """Returns where the preparation runs: where the task says, or nowhere if this machine does not allow that."""
+        """Returns where the preparation runs: as the task says, or nowhere if this machine does not allow that."""
         asked = PreparationPlace(self.place.task["prepare"])
         if asked != PreparationPlace.OVERLAY:
             return asked
@@ -98,7 +98,7 @@ class Preparation:
         return asked
 
     def _try_view(self) -> None:
-        """Mounts a view once; if the folder of layers cannot take changes, memory does."""
+        """Mounts a view once; if the folder for layers cannot take changes, memory takes its place."""
         place = self.layers / f".try-{os.getpid()}"
         try:
             self._new_view(place, None).close()
@@ -126,9 +126,9 @@ class Preparation:
         return child.exit or 0, child.record["tail"]
 
     def _in_layer(self, logs: Sequence[LogFile]) -> tuple[int, list[str]]:
-        """Runs it in a layer, once: whoever comes while it runs waits, whoever comes later finds it done."""
+        """Runs it in a layer, once: a node that comes while it runs waits, and one that comes later finds it done."""
         layer = Layer(self.layers / layer_name(self.command, self.place.variables()))
-        self.supervisor.attend_or_stop(layer.take)  # held to the end of this node, so that nobody removes the layer
+        self.supervisor.attend_or_stop(layer.take)  # until this node ends, so that nobody removes the layer
         done, name = layer.is_done, layer.path.name
         self.journal.note(f"the preparation is done already: {name}" if done else f"the layer is {name}")
         code, tail = (0, list[str]()) if done else self._fill(layer)
@@ -143,11 +143,11 @@ class Preparation:
         return code, tail
 
     def _fill(self, layer: Layer) -> tuple[int, list[str]]:
-        layer.remove()  # what a preparation that was killed has left
+        layer.remove()  # what is left of a preparation that was killed
         layer.path.mkdir(mode=0o700)
         view = self._new_view(layer.changes, None)
         code, tail = self._on_host([LogFile(layer.path / name) for name in ("stdout", "stderr")], view)
-        end_all(os.getpid())  # a daemon that it started would hold the layer
+        end_all(os.getpid())  # a daemon that it started would keep using the layer
         view.close()
         if code == 0 and not self.journal.is_stopped:
             layer.done.write_text(self.command, encoding="utf-8")
@@ -156,7 +156,7 @@ class Preparation:
     # -- views --
 
     def _stacked(self, below: Path) -> MachineView:
-        """Returns the view of this node's ranks: what the preparation changed, and changes of their own above it."""
+        """Returns the view for this node's ranks: the preparation's changes, and above them their own."""
         try:
             return self._new_view(self._changes, below)
         except OSError as error:  # such as in a container, whose "/" is an overlay already: the kernel stacks two

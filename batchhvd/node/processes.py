@@ -1,4 +1,4 @@
-"""Processes of this machine: known by number and start time, found by descent, ended for certain."""
+"""Processes of this machine: identified by id and start time, found by descent, and ended reliably."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
 
 
 def adopt_orphans() -> None:
-    """Makes this process the parent of whatever its descendants leave behind (Linux only)."""
+    """Makes this process the parent of all orphans among its descendants (Linux only)."""
     _prctl(_SET_CHILD_SUBREAPER, 1)
 
 
@@ -47,7 +47,7 @@ def ticks(pid: int) -> int | None:
 
 
 def state(pid: int) -> str:
-    """Returns the letter of a process's state (T: stopped), or "" if it is gone."""
+    """Returns the letter of a process's state (T: stopped), or "" if it has exited."""
     return (stat(pid) or [""])[0]
 
 
@@ -70,21 +70,21 @@ def in_session(session: int, root: int) -> list[int]:
 
 
 def send(pids: list[int], number: int) -> None:
-    """Sends a signal to processes, some of which may be gone."""
+    """Sends a signal to processes, some of which may have exited."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
 
 
 def end_all(root: int, seconds: float = 2.0) -> None:
-    """Kills everything below a process and reaps what is its own, until nothing is left."""
+    """Kills all descendants of a process, and collects its own children, until none is left."""
     deadline = time.monotonic() + seconds
     while (left := descendants(root)) and time.monotonic() < deadline:
         send(left, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-        time.sleep(0.01)  # the kernel needs a moment to let them go
+        time.sleep(0.01)  # the kernel needs a moment
 
 
 def cpu_seconds(pids: list[int]) -> float:
@@ -94,7 +94,7 @@ def cpu_seconds(pids: list[int]) -> float:
 
 
 def memory_kills() -> int:
-    """Returns how many processes the kernel has killed for want of memory since it started."""
+    """Returns how many processes the kernel has killed because memory ran out, since it started."""
     try:
         with open("/proc/vmstat", encoding="ascii") as file:
             return next((int(line.split()[1]) for line in file if line.startswith("oom_kill ")), 0)

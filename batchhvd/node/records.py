@@ -1,4 +1,4 @@
-"""The JSON files in a task's folder, which are all that the nodes and the engine share."""
+"""Reads and writes the JSON files in a task's folder, which are all that the nodes and the engine share."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def write_json(path: Path, document: Mapping[str, object]) -> None:
-    """Replaces a file by a document; a reader sees the old one or the new one, never a part."""
+    """Writes a document to a file; a reader sees the old content or the new one, never a part."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     scratch.write_text(json.dumps(document), encoding="utf-8")
     scratch.replace(path)
 
 
 def read_task(folder: Path) -> TaskDocument | None:
-    """Returns the task of a folder, or None if the folder has none (any more)."""
+    """Returns the task of a folder, or None if the folder does not contain one (any more)."""
     text = _text(folder / "task.json")
     task: TaskDocument | None = None if text is None else json.loads(text)
     return task
@@ -38,26 +38,26 @@ def read_node(folder: Path, index: int) -> NodeRecord | None:
 
 
 def read_stop(folder: Path) -> StopRecord | None:
-    """Returns why a task was stopped, or None while it goes on."""
+    """Returns why a task was stopped, or None if it was not."""
     text = _text(folder / "stop.json")
     stop: StopRecord | None = None if text is None else json.loads(text)
     return stop
 
 
 def read_meeting(folder: Path) -> MeetingRecord | None:
-    """Returns where the ranks meet, or None if node 0 has not said so yet."""
+    """Returns where the ranks meet, or None if node 0 has not announced it yet."""
     text = _text(folder / "rendezvous.json")
     meeting: MeetingRecord | None = None if text is None else json.loads(text)
     return meeting
 
 
 def node_path(folder: Path, index: int) -> Path:
-    """Returns the file of a node's record."""
+    """Returns the path of a node's record."""
     return folder / f"node-{index}.json"
 
 
 def has_ended(record: NodeRecord | None) -> TypeGuard[NodeRecord]:
-    """Whether a node says that it has ended."""
+    """Whether a node's record says that the node has ended."""
     return record is not None and record["state"] == NodeState.ENDED
 
 
@@ -72,9 +72,9 @@ def declare(
     tail: Sequence[str] = (),
     stacks: bool = False,
 ) -> bool:
-    """Makes ``stop.json``, on which every node ends its ranks, and says whether this was the first to do so.
+    """Creates ``stop.json``, which makes every node end its ranks, and returns whether this call was the first.
 
-    The words of the first one stand.
+    If the file exists already, it stays as it is.
 
     Args:
         folder: the task's folder.
@@ -82,9 +82,9 @@ def declare(
         node: the name of the node that failed first.
         rank: the rank that failed first, or None.
         exit_code: as a shell gives it, or None.
-        error: the reason in a sentence.
-        tail: the last lines of what failed.
-        stacks: whether all nodes write what their ranks are doing into their logs.
+        error: the reason as a sentence.
+        tail: the last lines of what failed has written.
+        stacks: whether all nodes are to log what their ranks are doing.
     """
     words: StopRecord = {
         "reason": reason,
@@ -99,7 +99,7 @@ def declare(
     scratch = folder / f".stop.{os.getpid()}"
     scratch.write_text(json.dumps(words), encoding="utf-8")
     try:
-        os.link(scratch, folder / "stop.json")  # fails if it exists, and is never seen half written
+        os.link(scratch, folder / "stop.json")  # fails if it exists, and nobody ever sees a part of it
     except FileExistsError:
         return False
     finally:

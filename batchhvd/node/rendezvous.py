@@ -1,4 +1,4 @@
-"""Horovod's rendezvous: the small server at which the ranks of a job find each other, and the network to it."""
+"""Horovod's rendezvous: the small server through which the ranks of a job find each other, and the way to it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _SIOCGIFADDR = 0x8915
 
 
 class Rendezvous(threading.Thread):
-    """A key-value store over HTTP, as Horovod's gloo controller asks for it: PUT, GET and DELETE of /scope/key.
+    """A key-value store over HTTP, as Horovod's gloo controller needs it: PUT, GET and DELETE of /scope/key.
 
-    A rank deletes its own number in a scope once it is connected to all; when all numbers of the scope are deleted,
-    the scope is emptied, so that ``shutdown`` and ``init`` may follow each other.
+    A rank deletes its own number in a scope once it is connected to all others. After the last number was deleted, the
+    scope is emptied, so that Horovod can be shut down and initialized again.
 
-    It listens at once and answers after ``start()``; the kernel lets whoever comes earlier wait. As a context manager
-    it answers while the block runs.
+    It listens from the beginning and answers after ``start()``; earlier connections wait in the kernel. Used as a
+    context manager, it answers while the block runs.
 
     Source: horovod/common/gloo/http_store.cc of Horovod 0.28.1.
 
@@ -32,8 +32,8 @@ class Rendezvous(threading.Thread):
         address: the IPv4 address to listen on.
 
     Attributes:
-        port: the port that the system has given it.
-        name: by which ``reachable`` tells it from other servers.
+        port: the port that the system has assigned.
+        name: a random name, by which ``reachable`` recognizes it.
     """
 
     def __init__(self, address: str) -> None:
@@ -65,7 +65,7 @@ class Rendezvous(threading.Thread):
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def close(self) -> None:
-        """Stops listening; may be repeated."""
+        """Stops listening; may be called again."""
         self._closed = True
         with contextlib.suppress(OSError):  # it is closed already
             self.listener.shutdown(socket.SHUT_RDWR)  # wakes the thread: closing alone would not
@@ -104,12 +104,12 @@ class Rendezvous(threading.Thread):
 
 
 def rendezvous_variables(address: str, port: int, interface: str) -> dict[str, str]:
-    """Returns the variables that lead Horovod to its rendezvous.
+    """Returns the variables that tell Horovod where its rendezvous is.
 
     Args:
-        address: where the rendezvous listens, as this node reaches it.
+        address: the address of the rendezvous, as seen from this node.
         port: its port.
-        interface: the network interface by which this node's ranks reach the others.
+        interface: the network interface through which this node's ranks reach the others.
     """
     return {
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": address,
@@ -136,7 +136,7 @@ def loopback() -> str:
 
 
 def outgoing(address: str) -> str:
-    """Returns the interface by which this node reaches an address, or "" if the system does not say."""
+    """Returns the interface through which this node reaches an address, or "" if the system does not say."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((address, 9))
         own = probe.getsockname()[0]
@@ -144,7 +144,7 @@ def outgoing(address: str) -> str:
 
 
 def reachable(address: str, port: int, name: str) -> bool:
-    """Whether the rendezvous of this name, and no other server, answers at an address."""
+    """Whether the rendezvous of this name, and not some other server, answers at an address."""
     try:
         with socket.create_connection((address, port), timeout=2) as connection:
             connection.sendall(b"GET /name/ HTTP/1.1\r\nHost: rendezvous\r\n\r\n")

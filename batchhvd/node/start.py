@@ -1,4 +1,4 @@
-"""Starts the nodes of a task on this machine: each is two processes, a guard and its child, the runner."""
+"""Starts nodes of a task on this machine; each is two processes, a guard and its child, the runner."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from batchhvd.node.records import has_ended, read_node
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the nodes that are named and returns the exit code: of the one node, or 0 when several have begun.
+    """Runs the given nodes and returns the exit code: that of a single node, or 0 when several have begun.
 
     Args:
-        arguments: FOLDER [INDEX ...] [--loopback], as ``batchhvd.node`` explains them.
+        arguments: FOLDER [INDEX ...] [--loopback]; see ``batchhvd.node``.
     """
     words = [word for word in arguments if not word.startswith("--")]
     folder, loopback = Path(words[0]).absolute(), "--loopback" in arguments
@@ -37,7 +37,7 @@ def scatter(folder: Path, indices: list[int], loopback: bool) -> int:
             os.close(begun)
             os._exit(run_node(folder, index, loopback, begins))
     os.close(begins)
-    return len(os.read(begun, 1))  # the end comes when no node holds the pipe any more
+    return len(os.read(begun, 1))  # returns when no node has the pipe open any more
 
 
 def run_node(folder: Path, index: int, loopback: bool, begins: int | None = None) -> int:
@@ -45,9 +45,9 @@ def run_node(folder: Path, index: int, loopback: bool, begins: int | None = None
 
     Args:
         folder: the task's folder.
-        index: the node's number.
+        index: the node's number, from 0.
         loopback: whether all nodes are this machine.
-        begins: the end of a pipe that is to be closed when the first record is written, or None.
+        begins: the end of a pipe to close when the first record is written, or None.
     """
     if not _begins(folder, index):
         return 0
@@ -71,10 +71,10 @@ def run_node(folder: Path, index: int, loopback: bool, begins: int | None = None
 
 
 def _begins(folder: Path, index: int) -> bool:
-    """Locks the node for this process, and says whether it is the first to run it."""
+    """Locks the node for this process, and returns whether it has not been run before."""
     lock = os.open(folder / f".node-{index}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return False  # this node runs already
-    return not has_ended(read_node(folder, index))  # else it has run
+        return False  # another process runs this node
+    return not has_ended(read_node(folder, index))  # an ended node is not run again

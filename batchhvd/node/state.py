@@ -1,4 +1,4 @@
-"""The words that a task and its records use. In the code they are members, on disk plain words."""
+"""The words that tasks and their records use: members of enumerations in the code, plain words on disk."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from enum import Enum
 
 
 class Word(str, Enum):
-    """A text with a name in the code; equal to the plain text, and written as it."""
+    """A word with a name in the code; it equals the plain word and is written like it."""
 
     __str__ = str.__str__
 
 
 class NodeState(Word):
-    """How far a node is."""
+    """The state of a node."""
 
     PREPARING = "preparing"
     RUNNING = "running"
@@ -20,7 +20,7 @@ class NodeState(Word):
 
 
 class StopReason(Word):
-    """Why a task was stopped before all ranks had ended well."""
+    """Why a task was stopped before all its ranks had succeeded."""
 
     PREPARATION = "preparation"
     SCRIPT = "script"
@@ -49,7 +49,7 @@ class PreparationPlace(Word):
 
 
 class StallAction(Word):
-    """What is done when all ranks of a node stall."""
+    """What a node does when all its ranks stall."""
 
     WARN = "warn"
     STOP = "stop"

@@ -1,4 +1,4 @@
-"""The loop of a node's runner: it copies what the children write, records their ends, and ends them in time."""
+"""The loop of a node's runner: it copies the children's output, records how they end, and ends them when asked to."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ _BEAT = 0.2  # seconds between two looks at stop.json
 
 
 class StoppedError(Exception):
-    """The task was stopped while this node had not started its ranks yet."""
+    """The task was stopped before this node had started its ranks."""
 
 
 class FolderGoneError(Exception):
-    """The task's folder was removed: nobody waits for this node any more."""
+    """The task's folder was removed: nothing waits for this node any more."""
 
 
 class Supervisor:
-    """Attends to the children of a node, until something is done or the task is stopped.
+    """Looks after the children of a node.
 
     Args:
         journal: the node's journal.
         watchdog: looks for ranks that stall.
         children: the node's children, shared with the watchdog.
         limit: the task's time limit in seconds, or None.
-        doubt: seconds after which a failure counts as a rank's own: a batch system signals ranks and runner together.
+        doubt: seconds after which a failure counts as the rank's own; a batch system signals ranks and runner together.
     """
 
     def __init__(
@@ -51,12 +51,12 @@ class Supervisor:
         self.journal, self.watchdog, self.children = journal, watchdog, children
         self.limit, self.doubt = limit, doubt
         self.started = time.monotonic()
-        self.suspect: Child | None = None  # the first rank that failed, until it is sure that nobody ended it
-        self._asked = ""  # the signal that told this runner to end
+        self.suspect: Child | None = None  # the first rank that failed, until it is certain that nobody ended it
+        self._asked = ""  # the signal by which this runner was told to end
         self._stopping: float | None = None  # when the children were asked to end
 
     def listen(self) -> None:
-        """Lets signals wake the loop."""
+        """Lets signals interrupt the loop's waiting."""
         self._selector = selectors.DefaultSelector()
         self._bell, self._ring = socket.socketpair()
         for end in (self._bell, self._ring):
@@ -71,13 +71,13 @@ class Supervisor:
         self._asked = signal.Signals(number).name
 
     def take(self, child: Child) -> None:
-        """Attends to a child from now on."""
+        """Looks after a child from now on."""
         for pipe in child.pipes:
             self._selector.register(pipe.descriptor, selectors.EVENT_READ, (child, pipe))
         self.children.append(child)
 
     def attend(self, done: Callable[[], bool]) -> None:
-        """Copies output, takes down ends and heeds the stop file until ``done()``.
+        """Copies output, records how children end, and obeys the stop file, until ``done()``.
 
         Raises:
             FolderGoneError: the task's folder was removed.
@@ -98,7 +98,7 @@ class Supervisor:
                     pipe.flush(now)
 
     def attend_or_stop(self, done: Callable[[], bool]) -> None:
-        """Attends until ``done()``.
+        """Does the same, and gives up if the task is stopped.
 
         Raises:
             StoppedError: the task was stopped before that.
@@ -109,7 +109,7 @@ class Supervisor:
             raise StoppedError
 
     def is_sure(self, child: Child) -> bool:
-        """Whether it is known why a child has ended as it did: by itself, unless this node is told to end just now."""
+        """Whether it is certain why a child has ended: by itself, unless this node is just being told to end."""
         return child.exit == 0 or child.seconds_over >= self.doubt or self.journal.is_stopped
 
     # -- output --
@@ -141,15 +141,15 @@ class Supervisor:
                 self._cut(child)
 
     def _ended(self, child: Child | None, status: int) -> None:
-        if child is not None:  # else an orphan that this process has adopted
+        if child is not None:  # otherwise an orphan that this process has adopted
             child.ended(status, self._stopping is not None)
             if child.is_over:
                 self._over(child)
 
     def _cut(self, child: Child) -> None:
-        """Ends what a rank left running in its session: it holds the output open."""
+        """Ends what a rank has left running in its session, which keeps its output open."""
         send(in_session(child.pid, os.getpid()), signal.SIGKILL)
-        if child.seconds_over > 1.5:  # it moved to a session of its own: stop listening
+        if child.seconds_over > 1.5:  # what is left has a session of its own: stop listening
             for pipe in list(child.pipes):
                 pipe.drain(time.monotonic())
                 self._close(child, pipe)
@@ -164,7 +164,7 @@ class Supervisor:
         self.journal.save()
 
     def _accuse(self) -> None:
-        """Tells all nodes of the first rank that failed, when it has failed long enough for no other cause to show."""
+        """Stops the task because of the first rank that failed, once it is certain that this was its own failure."""
         child = self.suspect
         if child is None or not self.is_sure(child):
             return
@@ -176,7 +176,7 @@ class Supervisor:
     # -- stopping --
 
     def _heed(self) -> None:
-        """Stops the task if this node has a reason to, and ends the children if anybody has stopped it."""
+        """Stops the task if this node has a reason to, and ends the children if the task was stopped."""
         now = time.monotonic()
         if self._stopping is None:
             self._judge(now)
@@ -197,7 +197,7 @@ class Supervisor:
     def _end_children(self) -> None:
         stop = self.journal.stop()
         if stop is not None and stop.get("stacks") and not self.journal.record["reason"]:
-            self.watchdog.note_stacks(last_chance=False)  # another node stalled; what these wait for tells why
+            self.watchdog.note_stacks(last_chance=False)  # another node stalled; what these ranks wait for explains why
         for child in self.children:
             child.signal_group(signal.SIGTERM)
             child.signal_group(signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""The watch for ranks that neither write nor compute, and what they are doing then."""
+"""Watches for ranks that neither write nor compute, and finds out what they are doing."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _IDLE_SHARE = 0.1  # of a core; a rank below that only waits (Horovod's own thre
 
 
 class Watchdog:
-    """Looks into a node's ranks when none of them has written or computed for the time that the task sets.
+    """Examines a node's ranks when none of them has written or computed for the time that the task sets.
 
     Args:
         journal: the node's journal.
-        children: the node's children; the list changes while it goes on.
+        children: the node's children; the list changes meanwhile.
         limit: seconds, or None for never.
         action: a ``StallAction``.
     """
@@ -38,11 +38,11 @@ class Watchdog:
         self.begin()
 
     def begin(self) -> None:
-        """Counts from now."""
+        """Starts counting now."""
         self.looked = self.lively = time.monotonic()
 
     def look(self, now: float) -> None:
-        """Takes what the ranks did since the last look; acts if they did nothing for too long."""
+        """Checks what the ranks have done since the last look, and acts if they did nothing for too long."""
         limit = self.limit
         if limit is None or self.journal.record["state"] != NodeState.RUNNING:
             return
@@ -71,17 +71,17 @@ class Watchdog:
         return self.journal.fail(StopReason.RANK, error, rank=frozen, stacks=True)
 
     def note_stacks(self, last_chance: bool) -> None:
-        """Writes what each process of this node is doing into its execution log."""
+        """Logs what each process of this node is doing."""
         self.journal.note("the stacks of this node's ranks:")
         for pid in descendants(os.getpid()):
             self.journal.note(stacks(pid, last_chance))
 
 
 def stacks(pid: int, last_chance: bool) -> str:
-    """Returns what a process is doing: its Python stacks if they can be had, else what the kernel says.
+    """Returns what a process is doing: its Python stacks if they are available, otherwise what the kernel says.
 
-    py-spy reads them from outside. Without it a process that has a handler for SIGUSR1 is asked to write them itself,
-    and one that is about to be ended anyway gets SIGABRT, at which Python's faulthandler writes them to its stderr.
+    py-spy reads them from outside. Without it, a process that has a handler for SIGUSR1 is asked to write them itself,
+    and one that is about to be ended anyway gets SIGABRT, on which Python's faulthandler writes them to its stderr.
     """
     if found := _spied(pid):
         return f"process {pid}: {found}"
@@ -97,7 +97,7 @@ def stacks(pid: int, last_chance: bool) -> str:
 
 
 def _spied(pid: int) -> str:
-    import shutil  # 2 ms of each job's start, for something that hardly ever happens
+    import shutil  # takes 2 ms, and is hardly ever needed
 
     if (spy := shutil.which("py-spy")) is None:
         return ""

@@ -249,7 +249,7 @@ def test_devices_and_options_reach_the_ranks(stage: Stage, slurm: Bed) -> None:
 
 
 def test_slurm_refuses_what_it_cannot_give(stage: Stage) -> None:
-    with pytest.raises(EngineError, match="sbatch did not take the job") as caught:
+    with pytest.raises(EngineError, match="sbatch rejected the job") as caught:
         stage.engine.submit(stage.task("true", options={"partition": "nowhere"}))
     assert "invalid partition" in caught.value.output
     assert caught.value.exit_code == 1

@@ -143,9 +143,9 @@ def test_only_the_jobs_own_variables_are_expanded(value: str) -> None:
 
 
 def test_what_is_no_horovod_job_cannot_go_to_horovodrun() -> None:
-    with pytest.raises(EngineError, match="no Horovod job"):
+    with pytest.raises(EngineError, match="not a Horovod job"):
         exported("horovodrun", task(launch="single"))
-    with pytest.raises(EngineError, match="there are: slurm, horovodrun"):
+    with pytest.raises(EngineError, match="must be one of slurm, horovodrun, not .kubernetes."):
         exported("kubernetes", task())
 
 

@@ -1,12 +1,12 @@
-"""Slurm: a task is one batch job, and each of its nodes one node of the job's allocation.
+"""The engine for Slurm: a task is one batch job, and each of its nodes is one node of the job's allocation.
 
-``preview`` is the batch script, and ``submit`` sends exactly it. The script does two things: it moves the records of a
-run that Slurm has started again out of the way, and it places one node runner on each node with one ``srun``. All else
-is the runner's business.
+``preview`` returns the batch script, and ``submit`` sends exactly that. The script does two things: if Slurm has
+started the run again, it moves the records of the earlier attempt out of the way; and it places one node runner on
+each node with one ``srun``. Everything else is up to the runner.
 
-A handle is the job's number and the task's folder, ``"1234 /shared/tasks/…"``. Whether a job goes on or is over is
-Slurm's word, until the records of all nodes say that they have ended by themselves; how it ended is what those records
-say. While the controller does not answer, a job is what its records say, and never lost.
+A handle is the job's number and the task's folder, ``"1234 /shared/tasks/…"``. Slurm decides whether
+a job is still running, unless the records of all nodes say that they have ended by themselves; the records decide how
+it ended. While the controller does not answer, the records alone decide, and a job is never lost.
 
 Source: the manual pages of sbatch, srun, squeue, sacct, scancel and sinfo of Slurm 22.05.
 """
@@ -31,7 +31,7 @@ from batchhvd.errors import EngineError, EngineMissing
 from batchhvd.node import archive
 from batchhvd.node.records import write_json
 
-_UNKNOWN = "Invalid job id"  # what squeue says when it knows none of the jobs; any other failure is no answer
+_UNKNOWN = "Invalid job id"  # what squeue says if it knows none of the jobs; any other failure is not an answer
 _AGAIN = 5.0  # seconds between two cancellations of the same job
 _PACKAGE = "slurm-client"
 
@@ -39,15 +39,15 @@ _PACKAGE = "slurm-client"
 class Slurm:
     """The engine that runs tasks on a cluster under Slurm.
 
-    It works from any machine on which ``sbatch`` works, if the tasks' folders and this Python lie on a file system that
+    It works on any machine on which ``sbatch`` works, if the tasks' folders and this Python are on a file system that
     the nodes share.
 
     Args:
-        bin: the folder of Slurm's commands, "" to find them by PATH.
+        bin: the folder of Slurm's commands, "" to find them in PATH.
         python: the interpreter that runs the node runner on the nodes.
         mpi: what starts the ranks of an MPI task: ``"mpirun"``, or a kind that ``srun --mpi`` has, such as ``"pmix"``.
-        pause: an answer of squeue is used again for so many seconds, one of sinfo ten times as long; as long is a
-            controller that does not answer left alone.
+        pause: for how many seconds an answer of squeue is reused. An answer of sinfo is reused ten times as long, and a
+            controller that does not answer is left alone for as long as that.
         options: options of sbatch for every task, such as ``partition="gpu"``; ``_`` stands for ``-``.
 
     Raises:
@@ -76,14 +76,16 @@ class Slurm:
     # -- the four verbs --
 
     def nodes(self) -> int:
-        """Returns how many nodes the partition has, whatever state they are in.
+        """Returns how many nodes the partition has, whatever their state.
 
         Raises:
-            EngineError: the controller does not answer and has not answered before.
+            EngineError: the controller does not answer, and never has.
         """
         found = self._sinfo()
         if found is None:
-            raise EngineError("Slurm's controller does not answer; is it running?", engine="slurm", command="sinfo")
+            raise EngineError(
+                "Slurm's controller does not answer; check it with: scontrol ping", engine="slurm", command="sinfo"
+            )
         return len(found)
 
     def preview(self, task: Task) -> str:
@@ -100,7 +102,7 @@ class Slurm:
         """Hands a task to sbatch and returns its handle.
 
         Raises:
-            EngineError: an option cannot be set, or sbatch refused the job; the message is Slurm's.
+            EngineError: an option cannot be set, or sbatch rejected the job; the message contains Slurm's.
         """
         text, folder = self.preview(task), Path(task.folder)
         known = read_submission(folder)
@@ -116,7 +118,7 @@ class Slurm:
         return f"{job} {folder}"
 
     def status(self, handles: Sequence[str]) -> Mapping[str, Status]:
-        """Returns how each run stands, with one question to Slurm for all whose records do not say how they ended."""
+        """Returns the status of each run; asks Slurm once, about all runs whose records do not say how they ended."""
         runs = {handle: SlurmRun.read(handle) for handle in handles}
         asked = [run.job for run in runs.values() if not run.is_final]
         jobs = self._jobs(asked) if asked else {}
@@ -125,8 +127,8 @@ class Slurm:
     def cancel(self, handle: str) -> None:
         """Tells the runners to end, and Slurm to end the job; Slurm uses force after its KillWait.
 
-        While the controller does not answer, the runners' part alone is done: a job that still waits then ends as soon
-        as it starts.
+        While the controller does not answer, only the runners are told: a job that is still queued then ends as soon as
+        it starts.
         """
         run, now = SlurmRun.read(handle), time.monotonic()
         if run.is_final:
@@ -140,7 +142,7 @@ class Slurm:
     # -- what only this engine has --
 
     def node_states(self) -> dict[str, str]:
-        """Returns the nodes of the partition that take no jobs, each with its state and Slurm's reason."""
+        """Returns the nodes of the partition that accept no jobs, each with its state and Slurm's reason."""
         return {name: text for name, (usable, text) in (self._sinfo() or {}).items() if not usable}
 
     # -- Slurm's commands --
@@ -149,12 +151,12 @@ class Slurm:
         path = shutil.which(name, path=self._bin or None)
         if path is None:
             where = f"in {self._bin}" if self._bin else "in PATH"
-            message = f"there is no {name} {where}; on Debian and Ubuntu: apt-get install {_PACKAGE}"
+            message = f"{name} was not found {where}; on Debian and Ubuntu: apt-get install {_PACKAGE}"
             raise EngineMissing(message, engine="slurm", command=name)
         return path
 
     def _run(self, name: str, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
-        """Runs a command of Slurm; one that does not end within 30 s counts as one that got no answer."""
+        """Runs a command of Slurm; one that does not finish within 30 s counts as a failure."""
         command = [self._find(name), *arguments]
         try:
             return subprocess.run(command, input=text, capture_output=True, text=True, timeout=30, check=False)
@@ -166,19 +168,19 @@ class Slurm:
         answer = self._run("sbatch", "--parsable", text=text)
         if answer.returncode:
             told, code = answer.stderr.strip(), answer.returncode
-            message = f"sbatch did not take the job: {told}"
+            message = f"sbatch rejected the job: {told}"
             raise EngineError(message, engine="slurm", command="sbatch", exit_code=code, output=told)
         return answer.stdout.strip().partition(";")[0]
 
     def _earlier(self, folder: Path) -> str | None:
-        """Returns the job of a submission that was cut off before its number was kept: it has the folder as its own."""
+        """Returns the job of a submission that was interrupted before its number was stored: it runs in the folder."""
         if not (folder / "job.sbatch").exists():
             return None
         found = self._squeue("--me") or {}
         return next((number for number, job in found.items() if job.folder == str(folder)), None)
 
     def _jobs(self, numbers: Sequence[str]) -> dict[str, SlurmJob] | None:
-        """Returns what Slurm knows of jobs, None while its controller does not answer."""
+        """Returns what Slurm knows about jobs, or None while its controller does not answer."""
         now = time.monotonic()
         self._seen = {number: seen for number, seen in self._seen.items() if now - seen[0] <= self._pause}
         if not set(numbers) <= set(self._seen):
@@ -199,10 +201,10 @@ class Slurm:
         if answer.returncode and _UNKNOWN not in answer.stderr:
             self._silent = time.monotonic()
             return None
-        return dict(job_of(line) for line in answer.stdout.splitlines())  # no line for a job that is not known
+        return dict(job_of(line) for line in answer.stdout.splitlines())  # an unknown job has no line
 
     def _sacct(self, numbers: Sequence[str]) -> dict[str, SlurmJob]:
-        """Asks the accounting for jobs that the controller has forgotten; most small sites have none."""
+        """Asks the accounting about jobs that the controller has forgotten; most small sites have no accounting."""
         if shutil.which("sacct", path=self._bin or None) is None:
             return {}
         columns = "--format=JobIDRaw,State,ExitCode,End"
@@ -210,9 +212,9 @@ class Slurm:
         return dict(map(accounted, answer.stdout.splitlines())) if not answer.returncode else {}
 
     def _sinfo(self) -> dict[str, tuple[bool, str]] | None:
-        """Returns each node of the partition: whether it takes jobs, and its state with Slurm's reason.
+        """Returns for each node of the partition whether it accepts jobs, and its state with Slurm's reason.
 
-        While the controller does not answer, the last answer stands; None where there was none.
+        While the controller does not answer, the last answer is reused; None if there was none.
         """
         now, (asked, found) = time.monotonic(), self._nodes
         if now - asked > 10 * self._pause:

@@ -1,4 +1,4 @@
-"""How a run stands: Slurm's word for whether it goes on, its nodes' records for how it ended."""
+"""Decides the status of a run: Slurm says whether it is still running, its nodes' records say how it ended."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from batchhvd.engines.slurm.answers import SlurmJob
 from batchhvd.engines.slurm.run import SlurmRun
 
 _WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
-_ENDS = {  # how a job that ended otherwise than by its own exit is reported: state, reason, error
+_ENDS = {  # how a job that Slurm has ended is reported: state, reason, error
     "CANCELLED": (TaskState.CANCELLED, StopReason.CANCELLED, "the job was cancelled in Slurm"),
     "TIMEOUT": (TaskState.FAILED, StopReason.TIME, "the job reached its time limit in Slurm"),
     "DEADLINE": (TaskState.FAILED, StopReason.TIME, "the job reached its deadline in Slurm"),
@@ -32,21 +32,21 @@ _REASONS = {
     "JobHeldUser": "it is held: scontrol release",
     "None": "it has just been submitted",
     "PartitionConfig": "the partition does not have such nodes",
-    "PartitionNodeLimit": "the partition does not give so many nodes to one job",
+    "PartitionNodeLimit": "the partition does not give that many nodes to one job",
     "PartitionTimeLimit": "its time limit is longer than the partition's: set the option time",
     "Priority": "jobs of higher priority come first",
     "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved",
     "Resources": "not enough nodes are free",
 }
-_SETTLE = 3.0  # seconds that the records of a job that is over may take to be seen (network file systems)
+_SETTLE = 3.0  # seconds until the records of a finished job are visible everywhere (network file systems)
 
 
 def judged(run: SlurmRun, jobs: Mapping[str, SlurmJob] | None) -> Status:
-    """Returns how a run stands whose records do not say that it has ended.
+    """Returns the status of a run whose records do not say how it ended.
 
     Args:
         run: the run.
-        jobs: what Slurm says of the jobs that it knows, None while its controller does not answer.
+        jobs: what Slurm says about the jobs that it knows, or None while its controller does not answer.
     """
     if jobs is None:
         waits = run.told.state == TaskState.QUEUED
@@ -69,12 +69,12 @@ def _reason(word: str) -> str:
 def _forgotten(run: SlurmRun) -> Status:
     if not run.missing:
         return run.told
-    error = f"Slurm does not know its job {run.job} any more, and not all nodes have said how they ended"
+    error = f"Slurm does not know its job {run.job} any more, and not all nodes have recorded how they ended"
     return evolve(run.moving, state=TaskState.LOST, reason=StopReason.NODE, error=error)
 
 
 def _over(run: SlurmRun, job: SlurmJob) -> Status:
-    """Judges a run that is over for Slurm, though its records say no more than that its nodes were told to end."""
+    """Judges a run that has ended for Slurm, though its records say only that its nodes were told to end."""
     if run.missing and job.state in ("COMPLETED", "FAILED") and time.time() - (job.ended or 0) < _SETTLE:
         return run.moving
     end = evolve(run.moving, ended=run.told.ended or job.ended, exit_code=job.exit_code)
@@ -85,7 +85,7 @@ def _over(run: SlurmRun, job: SlurmJob) -> Status:
 
 
 def _unsaid(run: SlurmRun, end: Status) -> Status:
-    """Judges a job whose batch script has ended, well or not, though not all nodes have said how they ended."""
+    """Judges a job whose batch script has ended, although not all nodes have recorded how they ended."""
     if end.started is None:
         error, tail = "no node's runner has left a record", _tail(run.folder / "slurm.out")
         return evolve(end, state=TaskState.FAILED, reason=StopReason.ENGINE, error=error, tail=tail)

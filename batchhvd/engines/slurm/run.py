@@ -1,4 +1,4 @@
-"""A run as the files in its folder show it."""
+"""What the files in a run's folder say about it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Submission(TypedDict):
 
 
 def read_submission(folder: Path) -> Submission | None:
-    """Returns what was noted of a submission, or None if there was none."""
+    """Returns the record of a submission, or None if there was none."""
     try:
         found: Submission = json.loads((folder / "slurm.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -31,13 +31,13 @@ def read_submission(folder: Path) -> Submission | None:
 
 @frozen
 class SlurmRun:
-    """A run as its records show it.
+    """What the records of a run say about it.
 
     Attributes:
         job: the number of its job.
         folder: its folder.
-        told: how it stands by the records of its nodes.
-        missing: the indices of the nodes whose record does not say that they have ended.
+        told: its status by the records of its nodes.
+        missing: the indices of the nodes that have no record which says that they have ended.
     """
 
     job: str
@@ -47,12 +47,12 @@ class SlurmRun:
 
     @classmethod
     def read(cls, handle: str) -> SlurmRun:
-        """Returns the run of a handle, a lost one if its folder knows nothing of it."""
+        """Returns the run of a handle; its status is ``lost`` if the folder has no record of it."""
         job, _, place = handle.partition(" ")
         folder = Path(place)
         submission = read_submission(folder)
         if submission is None:
-            error = f"there is no run of Slurm's job {job} in {folder}"
+            error = f"{folder} has no record of Slurm's job {job}"
             return cls(job, folder, Status(state=TaskState.LOST, reason=StopReason.ENGINE, error=error))
         found = records.nodes(folder, len(submission["nodes"]))
         told = records.status(records.stop(folder), found, attempt=1 + len(list(folder.glob("attempt-*"))))
@@ -66,7 +66,7 @@ class SlurmRun:
 
     @property
     def moving(self) -> Status:
-        """How it stands, if it is not over."""
+        """Its status if it has not ended."""
         told = self.told
         prepares = told.state == TaskState.PREPARING or told.started is None
         state = TaskState.PREPARING if prepares else TaskState.RUNNING

@@ -1,4 +1,4 @@
-"""The batch script of a task. Pure."""
+"""Writes the batch script of a task."""
 
 from __future__ import annotations
 
@@ -12,39 +12,43 @@ from attrs import frozen
 from batchhvd.engines.base import Launch, Task
 from batchhvd.errors import EngineError
 
-# Options of sbatch that a task or the whole engine may set; the others are this engine's own.
+# Options of sbatch that a task or the whole engine may set; the engine sets the others itself.
 _OPTION = re.compile(
     "account|begin|comment|constraint|cpus-per-task|dependency|exclude|exclusive|gpus-per-node|gres|licenses|mail-type|"
     "mail-user|mem|mem-per-cpu|nice|nodelist|partition|priority|qos|reservation|switches|time|tmp"
 )
 _VALUE = re.compile(r"[\w.,:;/=+@%&|!*()\[\]{}#^~-]*", re.ASCII)
-_SHARES = frozenset({"exclusive", "cpus-per-task", "mem", "mem-per-cpu"})  # the caller shares nodes in his own way
+_SHARES = frozenset(
+    {"exclusive", "cpus-per-task", "mem", "mem-per-cpu"}
+)  # with one of these the user decides how nodes are shared
 
 
 def checked(options: Mapping[str, str]) -> dict[str, str]:
-    """Returns options of sbatch, all of which may be set.
+    """Returns options of sbatch after checking that each may be set.
 
     Raises:
-        EngineError: one may not be, or its value would not be read as one word.
+        EngineError: one may not be set, or its value would not be read as one word.
     """
     for name, value in options.items():
         if not _OPTION.fullmatch(name):
             can = _OPTION.pattern.replace("|", ", ")
-            raise EngineError(f"the slurm engine has no option {name!r}; there are: {can}", engine="slurm")
+            raise EngineError(f"the slurm engine has no option {name!r}; it has: {can}", engine="slurm")
         if not _VALUE.fullmatch(value):
-            raise EngineError(f"the value of Slurm's option {name} has blanks or quotes: {value!r}", engine="slurm")
+            raise EngineError(
+                f"the value of Slurm's option {name} must not contain blanks or quotes: {value!r}", engine="slurm"
+            )
     return dict(options)
 
 
 @frozen(kw_only=True)
 class ScriptLayout:
-    """Where the parts of a batch script are.
+    """Where the parts of a batch script are found.
 
     Attributes:
         python: the interpreter that runs the node runner.
         runner: the node runner, as a word of the shell in which ``$folder`` is the task's folder.
         directory: the job's working directory, "" for the task's folder.
-        output: where Slurm writes what is not the ranks' own output, "" for a file in the task's folder.
+        output: the file for what is not the ranks' own output, "" for one in the task's folder.
         before: lines of shell that run first, with ``$folder`` set.
     """
 
@@ -56,19 +60,19 @@ class ScriptLayout:
 
 
 def script(task: Task, options: Mapping[str, str], layout: ScriptLayout, *, mpi: str = "mpirun") -> str:
-    """Returns the batch script of a task. Pure.
+    """Returns the batch script of a task.
 
     Args:
         task: the task.
         options: options of sbatch, which win over the engine's own choice.
-        layout: where its parts are.
+        layout: where its parts are found.
         mpi: what starts the ranks of an MPI task.
 
     Raises:
-        EngineError: a path cannot stand in a batch script.
+        EngineError: a path cannot be written into a batch script.
     """
     if set(task.folder + layout.directory) & set("\n\r\0"):
-        raise EngineError(f"Slurm cannot have a line break in a path: {task.folder!r}", engine="slurm")
+        raise EngineError(f"a path for Slurm must not contain a line break: {task.folder!r}", engine="slurm")
     directives = [f"#SBATCH --{name}{'=' * bool(value)}{value}" for name, value in _directives(task, options, layout)]
     places = [f"folder={shlex.quote(task.folder)}", *layout.before, *_launcher(task, mpi)]
     start = [f"exec {_srun(task)} \\", f'    {shlex.quote(layout.python)} -I -S {layout.runner} "$folder"']
@@ -78,7 +82,7 @@ def script(task: Task, options: Mapping[str, str], layout: ScriptLayout, *, mpi:
 def _directives(task: Task, options: Mapping[str, str], layout: ScriptLayout) -> list[tuple[str, str]]:
     own = {"job-name": task.name, "nodes": str(len(task.nodes)), "ntasks-per-node": "1"}
     if not _SHARES & set(options):
-        own |= {"exclusive": "", "mem": "0"}  # a node of Batch AI is a machine of one's own
+        own |= {"exclusive": "", "mem": "0"}  # a node of Batch AI is a whole machine
     if task.wall_seconds is not None:
         own["time"] = str(math.ceil(task.wall_seconds / 60) + 1)  # minutes; the runner keeps the limit to the second
     output = (layout.output or f"{task.folder}/slurm.out").replace("%", "%%")
@@ -107,7 +111,7 @@ def _launcher(task: Task, mpi: str) -> list[str]:
 
 
 _AGAIN_SCRIPT = """\
-# Where Slurm starts this again: what had ended by itself stays so, else the records of the run before are put aside.
+# If Slurm starts this again: a run that had ended by itself is not repeated; otherwise its records are put aside.
 if [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]; then
     if ! grep -qs '"reason": "node"' "$folder/stop.json"; then
         [ "$(grep -ls '"state": "ended"' "$folder"/node-*.json | wc -l)" = "$SLURM_JOB_NUM_NODES" ] && exit

@@ -1,1 +1,1 @@
-"""Where a preparation runs: a copy-on-write view of the machine, whose changes are kept in a layer (Linux only)."""
+"""A copy-on-write view of the machine for preparations, whose changes are kept in a layer (Linux only)."""

@@ -1,4 +1,4 @@
-"""Prepared layers: what a preparation changed on a machine, kept so that it runs there only once."""
+"""Layers: what a preparation has changed on a machine, kept so that it runs there only once."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _KEPT = 30 * 86400  # seconds that a layer is kept after its last use
 
 
 class Layer:
-    """A prepared layer: a folder, and a lock beside it that every user of the layer holds to the end of its node.
+    """A prepared layer: a folder, and a lock beside it that every node which uses the layer holds until it ends.
 
     Attributes:
         path: the folder.
-        changes: what the preparation changed, as a view keeps it.
-        done: a file that exists once the preparation has ended well.
+        changes: what the preparation has changed, in the form of a view's changes.
+        done: a file that exists once the preparation has succeeded.
     """
 
     def __init__(self, path: Path) -> None:
@@ -35,16 +35,16 @@ class Layer:
 
     @property
     def is_done(self) -> bool:
-        """Whether its preparation has ended well."""
+        """Whether its preparation has succeeded."""
         return self.done.exists()
 
     @property
     def is_forgotten(self) -> bool:
-        """Whether it was not used for a long time, and is not used now; it cannot be used any more then."""
+        """Whether it has not been used for a long time and is not in use now; if so, it stays locked for removal."""
         return time.time() - self.path.stat().st_mtime > _KEPT and self._locked(fcntl.LOCK_EX)
 
     def take(self) -> bool:
-        """Tries to lock it, shared with others if it is done, else alone, and says whether it could."""
+        """Tries to lock it, shared with others if it is done, otherwise exclusively; returns whether it could."""
         if self._locked(fcntl.LOCK_SH):
             if self.is_done:
                 return True
@@ -52,12 +52,12 @@ class Layer:
         return self._locked(fcntl.LOCK_EX)
 
     def share(self) -> None:
-        """Notes that it is used now, and lets others use it too."""
+        """Records that it was used now, and lets others use it too."""
         os.utime(self.path)
         fcntl.flock(self.lock, fcntl.LOCK_SH)
 
     def output(self) -> Iterator[bytes]:
-        """Yields what the preparation has written to standard output, then what it has written to standard error."""
+        """Yields what the preparation has written to standard output, then to standard error."""
         for name in ("stdout", "stderr"):
             yield (self.path / name).read_bytes()
 
@@ -66,7 +66,7 @@ class Layer:
         remove(self.path)
 
     def close(self) -> None:
-        """Gives the lock up."""
+        """Releases the lock."""
         os.close(self.lock)
 
     def _locked(self, kind: int) -> bool:
@@ -78,7 +78,7 @@ class Layer:
 
 
 def forget_old(layers: Path) -> None:
-    """Removes the layers that were not used for a long time."""
+    """Removes the layers that have not been used for a long time."""
     for done in layers.glob("*/done"):
         layer = Layer(done.parent)
         if layer.is_forgotten:
@@ -87,7 +87,7 @@ def forget_old(layers: Path) -> None:
 
 
 def layer_name(command: str, variables: Mapping[str, str]) -> str:
-    """Returns a name that stands for a preparation and all that decides what it does on this machine."""
+    """Returns a name derived from a preparation and from everything that decides what it does on this machine."""
     used = sorted(name for name in set(re.findall(r"\w+", command, flags=re.ASCII)) if name in variables)
     facts = [command, variables.get("PATH", ""), *(f"{name}={variables[name]}" for name in used)]
     for folder in variables.get("PATH", "").split(":"):

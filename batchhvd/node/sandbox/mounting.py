@@ -1,4 +1,4 @@
-"""Mounting by the system calls themselves, in a mount table of this process's own (Linux only)."""
+"""Mounts file systems by system calls, in a mount table that belongs to this process alone (Linux only)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 READ_ONLY, BIND, RECURSIVE = 1, 4096, 16384
 _PRIVATE, _DETACH, _NEW_NAMESPACE = 1 << 18, 2, 0x20000
-SHARED = ("/proc", "/sys", "/dev")  # the kernel's own trees, the same inside
-_KERNEL = frozenset(  # kinds of file systems that hold no files of anybody
+SHARED = ("/proc", "/sys", "/dev")  # the kernel's own trees, the same inside a view
+_KERNEL = frozenset(  # kinds of file systems that contain no users' files
     {"proc", "sysfs", "devtmpfs", "devpts", "cgroup", "cgroup2", "mqueue"} | {"debugfs", "tracefs", "securityfs", "bpf"}
 )
 
@@ -26,7 +26,7 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str
     """Calls mount(2).
 
     Raises:
-        OSError: the kernel refused; its filename is the target.
+        OSError: the kernel refused; the error's filename is the target.
     """
     arguments = (
         source.encode(),
@@ -40,20 +40,20 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str
 
 
 def unmount(target: str) -> None:
-    """Calls umount2(2): the mount is out of sight at once, and gone when nobody uses it any more.
+    """Calls umount2(2): the mount disappears at once, and is released when nothing uses it any more.
 
     Raises:
-        OSError: the kernel refused; its filename is the target.
+        OSError: the kernel refused; the error's filename is the target.
     """
     if LIBC.umount2(os.fsencode(target), _DETACH) != 0:
         raise _last_error(target)
 
 
 def own_mounts() -> None:
-    """Gives this process a mount table of its own; what it mounts is gone with it and its children.
+    """Gives this process a mount table of its own; what it mounts disappears with it and its children.
 
     Raises:
-        OSError: this is not Linux, or the process has not the right (root has it, unless a container took it away).
+        OSError: this is not Linux, or the process lacks the permission (root has it, except in some containers).
     """
     if not LINUX:
         raise OSError("only Linux has copy-on-write views")
@@ -63,7 +63,7 @@ def own_mounts() -> None:
 
 
 def mounted() -> list[tuple[str, str]]:
-    """Returns where this process sees file systems mounted, and their kinds, in the order of mounting."""
+    """Returns the mount points that this process sees, with their kinds, in the order of mounting."""
     found = []
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         for line in file:
@@ -74,7 +74,7 @@ def mounted() -> list[tuple[str, str]]:
 
 
 def mount_points() -> list[str]:
-    """Returns where file systems that hold files are mounted, "/" first; those of the kernel are left out."""
+    """Returns the mount points of file systems that contain users' files, "/" first; the kernel's own are left out."""
     found = ["/"]
     for point, kind in mounted():
         inside = any(f"{point}/".startswith(f"{shared}/") for shared in SHARED)
@@ -84,7 +84,7 @@ def mount_points() -> list[str]:
 
 
 def remove(folder: Path) -> None:
-    """Removes a folder with all that is in it, unless something is mounted there: that is not ours to remove.
+    """Removes a folder and its content, unless something is mounted in it, which must not be removed.
 
     Raises:
         OSError: something is mounted in it, or it cannot be removed.

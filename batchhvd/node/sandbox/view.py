@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class MachineView:
-    """The machine's files as they are, with every change kept in a folder: an overlay over each mounted file system.
+    """The machine's files as they are, with all changes kept in a folder: an overlay over each mounted file system.
 
     Attributes:
         root: the directory that is the view's "/".
@@ -26,10 +26,10 @@ class MachineView:
         """Mounts the view, or nothing if a part of it fails.
 
         Args:
-            place: a folder for the mount points, and for nothing else.
-            changes: the folder that takes the changes; not on an overlay, nor on NFS.
-            below: the changes of another view, seen but not altered, or None.
-            binds: directories that are the real ones inside too.
+            place: a folder for the mount points and nothing else.
+            changes: the folder for the changes; neither on an overlay nor on NFS.
+            below: the changes of another view, visible but never altered, or None.
+            binds: directories that are the real ones inside the view too.
 
         Raises:
             OSError: the kernel refused a part of it.
@@ -68,7 +68,7 @@ class MachineView:
         return self._stack(lower, self.changes / name, self._inside(point))
 
     def _stack(self, lower: str, changes: Path, target: str, flags: int = 0) -> None:
-        # Each mount has a work folder of its own: mounts of one moment would take it away from each other.
+        # Each mount has a work folder of its own: simultaneous mounts must not share one.
         upper, work = changes / "up", changes / f"work-{os.getpid()}"
         if not upper.exists():
             upper.mkdir(parents=True)
@@ -81,12 +81,12 @@ class MachineView:
         self._mount("overlay", target, "overlay", flags, options)
 
     def enter(self, directory: Path) -> None:
-        """Makes the view this process's world; for a child that is about to start a program."""
+        """Enters the view; for a child process that is about to start a program."""
         os.chroot(self.root)
         os.chdir(directory)
 
     def close(self) -> None:
-        """Takes the view away; what it changed stays in the folder of changes.
+        """Unmounts the view; what was changed in it stays in the folder for changes.
 
         Raises:
             OSError: something could not be unmounted.
