@@ -22,7 +22,7 @@ from batchhvd.trainer.install import COMMAND, installed
 from batchhvd.trainer.install.installation import cache, framework_version
 from batchhvd.trainer.install.source import EDITS, VERSION, change, unpack
 from batchhvd.trainer.measure import ranks
-from tests.e2e.faults import until
+from tests.support.waiting import until
 
 INSTALL = ranks.python("-m", "batchhvd.trainer.install")
 

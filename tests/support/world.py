@@ -129,12 +129,13 @@ class World:
             self.store, self.root, self.engine, self.clock, site=self.site, executor=executor, **options
         )
 
-    def tick(self, times: int = 1, seconds: float = 0.0) -> None:
-        """Calls the scheduler some times, pushing the clock before each."""
+    def tick(self, times: int = 1, seconds: float = 0.0) -> bool:
+        """Calls the scheduler some times, pushing the clock before each; False, so that a condition may go on."""
         for _ in range(times):
             if seconds:
                 self.clock.now += seconds
             self.scheduler.tick()
+        return False
 
     def cluster(self, name: str = "c", nodes: int = 4, scale: Any = None, **properties: Any) -> Record:
         """Creates a cluster, as a request does."""

@@ -398,7 +398,7 @@ def start(folder: Path, names: list[str]) -> None:
 
 def states(folder: Path) -> dict[str, str]:
     """Returns each node's state in Slurm's words; empty while the controller does not answer."""
-    command = [folder / "bin/sinfo", "--noheader", "--Node", "--partition=main", "--format=%N %T"]
+    command = [str(folder / "bin/sinfo"), "--noheader", "--Node", "--partition=main", "--format=%N %T"]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=30)
     return dict(line.split() for line in answer.stdout.splitlines())
 

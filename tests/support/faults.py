@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,19 +12,11 @@ from typing import Any
 
 from batchhvd.engines.processes import Processes
 from batchhvd.service.scheduler.task import Site
-from tests.unit.scheduler_world import World
+from tests.support.stage import PYTHON
+from tests.support.waiting import until
+from tests.support.world import World
 
-PYTHON = sys.executable
 MOUNTED = "$AZ_BATCHAI_JOB_MOUNT_ROOT/ablage ü"
-
-
-def until(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
-    """Returns what a condition returns as soon as it is true; fails the test when it does not become so."""
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not come to pass in time"
-        time.sleep(0.02)
-    return found
 
 
 def processes(root: Path) -> list[int]:
@@ -36,7 +27,7 @@ def processes(root: Path) -> list[int]:
             place = Path("/proc", name)
             belongs = f"BATCHHVD_NODE={root}/".encode() in (place / "environ").read_bytes()
             line = (place / "cmdline").read_bytes()
-            if belongs or (b"node.py" in line and f"{root}/".encode() in line):
+            if belongs or (b"/node-" in line and f"{root}/".encode() in line):
                 found.append(int(name))
         except OSError:
             continue
@@ -93,7 +84,8 @@ class Live(World):
     def log(self, name: str, file: str = "stdout.txt") -> str:
         """Returns a log of a job."""
         segment = self.of(name).document["properties"]["jobOutputDirectoryPathSegment"]
-        return (self.root / "shares/acc/share" / segment / "stdouterr" / file).read_text(encoding="utf-8")
+        path: Path = self.root / "shares/acc/share" / segment / "stdouterr" / file
+        return path.read_text(encoding="utf-8")
 
     def execution_log(self, name: str, index: int = 0) -> str:
         """Returns the execution log of a job's node."""
