@@ -30,6 +30,7 @@ import attrs
 import keras
 import numpy as np
 
+from batchhvd.node.rendezvous import Rendezvous
 from batchhvd.trainer import checkpoint, epoch_records, hvd
 from batchhvd.trainer.checkpoint_callback import SaveCheckpoints
 from batchhvd.trainer.hvd import callbacks
@@ -549,7 +550,7 @@ def start(rank: int, size: int, nodes: int, port: int, folder: Path, names: Sequ
 
 
 def main(folder: Path, size: int, nodes: int, names: Sequence[str]) -> int:
-    with ranks.rendezvous() as server:
+    with Rendezvous(ranks.LOOPBACK) as server:
         waiting = {start(rank, size, nodes, server.port, folder, names) for rank in range(size)}
         while waiting:
             child, status = os.wait()

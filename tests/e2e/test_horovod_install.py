@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from batchhvd.errors import EngineError, HorovodBrokenError
+from batchhvd.node.rendezvous import Rendezvous
 from batchhvd.trainer.checkpoint import Checkpoints
 from batchhvd.trainer.install import COMMAND, installed
 from batchhvd.trainer.install.installation import cache, framework_version
@@ -165,7 +166,7 @@ def test_the_rendezvous_keeps_a_scope_until_all_have_left() -> None:
         answer = connection.getresponse()
         return answer.status, answer.read()
 
-    with ranks.rendezvous() as server:
+    with Rendezvous(ranks.LOOPBACK) as server:
         assert ask("GET", "/global/0") == (404, b"")
         for key in ("0", "1"):
             assert ask("PUT", f"/global/{key}", b"\x00address") == (200, b"")

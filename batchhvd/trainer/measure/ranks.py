@@ -8,110 +8,24 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from attrs import field, frozen
 
 from batchhvd.errors import EngineError
+from batchhvd.node.place import horovod_variables
+from batchhvd.node.rendezvous import Rendezvous, loopback, rendezvous_variables
 
+LOOPBACK = "127.0.0.1"
 _GRACE = 3.0
 _PAUSE = 0.05
-
-
-class Rendezvous(ThreadingHTTPServer):
-    """The place where gloo's ranks find one another: a key-value server on loopback.
-
-    It answers ``PUT``, ``GET`` and ``DELETE`` of ``/scope/key``. A scope is forgotten once every key in it was
-    deleted, so that ranks that shut Horovod down and start it again do not read old addresses.
-
-    Source: horovod/common/gloo/http_store.cc of Horovod 0.28.1, which is the client.
-    """
-
-    daemon_threads = True
-    request_queue_size = 128
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.lock = threading.Lock()
-        self.scopes: dict[str, dict[str, bytes]] = {}
-        self.left: dict[str, set[str]] = {}
-
-    @property
-    def port(self) -> int:
-        """The port it listens on."""
-        return int(self.server_address[1])
-
-    def put(self, scope: str, key: str, value: bytes) -> None:
-        """Keeps a value."""
-        with self.lock:
-            self.scopes.setdefault(scope, {})[key] = value
-
-    def get(self, scope: str, key: str) -> bytes | None:
-        """Returns the value, or None where there is none yet."""
-        with self.lock:
-            return self.scopes.get(scope, {}).get(key)
-
-    def leave(self, scope: str, key: str) -> None:
-        """Notes that a rank needs the scope no more."""
-        with self.lock:
-            left = self.left.setdefault(scope, set())
-            left.add(key)
-            if left >= self.scopes.get(scope, {}).keys():
-                self.scopes.pop(scope, None)
-                self.left.pop(scope)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Rendezvous
-    timeout = 10
-
-    def do_GET(self) -> None:
-        value = self.server.get(*self._place())
-        self._answer(404 if value is None else 200, value or b"")
-
-    def do_PUT(self) -> None:
-        self.server.put(*self._place(), self.rfile.read(int(self.headers["Content-Length"])))
-        self._answer(200)
-
-    def do_DELETE(self) -> None:
-        self.server.leave(*self._place())
-        self._answer(200)
-
-    def _place(self) -> tuple[str, str]:
-        scope, _, key = self.path.lstrip("/").partition("/")
-        return scope, key
-
-    def _answer(self, status: int, body: bytes = b"") -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing: a rank asks a hundred times a second until the last one has come."""
-
-
-@contextmanager
-def rendezvous() -> Iterator[Rendezvous]:
-    """Serves a meeting place on loopback while the block runs."""
-    with Rendezvous() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def environment(rank: int, size: int, port: int, *, nodes: int = 1) -> dict[str, str]:
@@ -120,27 +34,11 @@ def environment(rank: int, size: int, port: int, *, nodes: int = 1) -> dict[str,
     Args:
         rank: from 0.
         size: ranks in all, a multiple of ``nodes``.
-        port: the port of the meeting place on loopback.
+        port: the port of the rendezvous on loopback.
         nodes: how many nodes to simulate; the ranks are distributed to them in blocks.
-
-    Source: horovod/runner/gloo_run.py of Horovod 0.28.1.
     """
-    local = size // nodes
-    loopback = next((name for _, name in socket.if_nameindex() if name.startswith("lo")), "lo")
-    return {
-        "HOROVOD_RANK": str(rank),
-        "HOROVOD_SIZE": str(size),
-        "HOROVOD_LOCAL_RANK": str(rank % local),
-        "HOROVOD_LOCAL_SIZE": str(local),
-        "HOROVOD_CROSS_RANK": str(rank // local),
-        "HOROVOD_CROSS_SIZE": str(nodes),
-        "HOROVOD_HOSTNAME": f"node{rank // local}",
-        "HOROVOD_CONTROLLER": "gloo",
-        "HOROVOD_CPU_OPERATIONS": "gloo",
-        "HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1",
-        "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
-        "HOROVOD_GLOO_IFACE": loopback,
-    }
+    place = horovod_variables(rank, [size // nodes] * nodes, [f"node{number}" for number in range(nodes)])
+    return {**place, **rendezvous_variables(LOOPBACK, port, loopback())}
 
 
 @frozen
@@ -185,7 +83,7 @@ def run(
     Raises:
         EngineError: The time is over; ``output`` has the last lines of all ranks.
     """
-    with TemporaryDirectory(prefix="batchhvd-ranks-") as folder, rendezvous() as server, _terminable():
+    with TemporaryDirectory(prefix="batchhvd-ranks-") as folder, Rendezvous(LOOPBACK) as server, _terminable():
         logs = [Path(folder) / f"{rank}.log" for rank in range(size)]
         ranks = [
             _start(command, log, _variables(rank, size, server.port, nodes, variables or {}))
