@@ -38,8 +38,13 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
 from batchhvd.trainer import data as datasets  # noqa: E402
-from batchhvd.trainer import hvd, recipe, torch_cuda, train  # noqa: E402
-from batchhvd.trainer import model as network  # noqa: E402
+from batchhvd.trainer import (  # noqa: E402
+    hvd,
+    network,  # noqa: E402
+    recipe,
+    torch_cuda,
+    train,
+)
 from batchhvd.trainer.feed import feed  # noqa: E402
 from batchhvd.trainer.fitting import fit  # noqa: E402
 from batchhvd.trainer.measure import ranks  # noqa: E402

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from batchhvd.errors import SpecError
-from batchhvd.trainer import model
+from batchhvd.trainer import network
 
 if TYPE_CHECKING:
     import keras
@@ -72,7 +72,7 @@ class Recipe:
 
 TUTORIAL = Recipe(
     name="tutorial",
-    build=model.tutorial,
+    build=network.tutorial,
     epochs={"digits": 12, "cifar10": 12, "": 12},
     batch=32,
     together=128,
@@ -83,7 +83,7 @@ TUTORIAL = Recipe(
 
 FAST = Recipe(
     name="fast",
-    build=model.fast,
+    build=network.fast,
     epochs={"digits": 6, "cifar10": 17, "": 17},  # 17 passes over CIFAR-10 are 0.60 PFLOP
     batch=512,
     together=512,
@@ -95,7 +95,7 @@ FAST = Recipe(
     smoothing=0.2,
     momentum=0.85,
     bias_rate=16.0,
-    adapt=lambda network, images: model.whiten(network, images[:5000]),
+    adapt=lambda model, images: network.whiten(model, images[:5000]),
 )
 
 RECIPES = {recipe.name: recipe for recipe in (TUTORIAL, FAST)}

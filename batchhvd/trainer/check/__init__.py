@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from batchhvd.errors import SpecError
+from batchhvd.trainer.check.parsed_script import Finding, Script
 from batchhvd.trainer.check.rule import findings
-from batchhvd.trainer.check.script import Finding, Script
 
 __all__ = ["Finding", "check"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from batchhvd.trainer.check.script import Finding, Script, finding, keyword, last
+from batchhvd.trainer.check.parsed_script import Finding, Script, finding, keyword, last
 
 _WRITERS = ("save", "save_weights", "save_model", "export", "savez", "savez_compressed", "to_csv")
 _LOGGERS = ("ModelCheckpoint", "CSVLogger", "TensorBoard", "BackupAndRestore")

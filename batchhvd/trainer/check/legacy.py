@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from batchhvd.trainer.check.script import Finding, Script, finding, keyword, last
+from batchhvd.trainer.check.parsed_script import Finding, Script, finding, keyword, last
 
 #: Parts of Keras 2 and TensorFlow 1 that Keras 3 no longer has, and what replaces them.
 _REMOVED_MODULES = {

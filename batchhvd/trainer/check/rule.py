@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from batchhvd.trainer.check.collision import downloads, prints, writes
 from batchhvd.trainer.check.legacy import OPTIMIZERS, removed
-from batchhvd.trainer.check.script import OURS, Finding, Script, finding, keyword, last
+from batchhvd.trainer.check.parsed_script import OURS, Finding, Script, finding, keyword, last
 
 
 def _modules(script: Script) -> list[str]:

@@ -206,7 +206,7 @@ def network(name: str, shape: Sequence[int], classes: int) -> keras.Model:
         return small(shape, classes)
     import keras
 
-    from batchhvd.trainer.model import tutorial
+    from batchhvd.trainer.network import tutorial
 
     built = tutorial(shape, classes)
     for layer in built.layers:
