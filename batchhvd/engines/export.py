@@ -1,4 +1,4 @@
-"""Tasks as scripts to keep: for Slurm, and for Horovod's own launcher. Pure; each lists what it cannot express."""
+"""Tasks as scripts to keep, for Slurm and for Horovod's own launcher. Each script lists what it cannot express."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 
 from attrs import asdict, evolve
 
-from batchhvd.engines import node
-from batchhvd.engines.base import Task
-from batchhvd.engines.slurm import Layout, script
+from batchhvd.engines.base import Launch, Task
+from batchhvd.engines.slurm.script import ScriptLayout, script
 from batchhvd.errors import EngineError
+from batchhvd.node import archive
 
 _END = "END_OF_TASK"
 
@@ -22,18 +22,17 @@ _END = "END_OF_TASK"
 def export(format: str, task: Task, notes: Sequence[str] = ()) -> str:
     """Returns a task as a script; see ``base.export``."""
     if format not in _FORMATS:
-        raise EngineError(f"no export for {format!r}; there are: {', '.join(_FORMATS)}", engine=format)
+        raise EngineError(f"the format must be one of {', '.join(_FORMATS)}, not {format!r}", engine=format)
     return _FORMATS[format](task, notes)
 
 
 def slurm(task: Task, notes: Sequence[str] = ()) -> str:
     """Returns the batch script that the Slurm engine would send, with the task's own file inside.
 
-    It needs the node runner's file, which it names, and the task's folder on a file system that all nodes share.
+    It needs the node runner, to whose folder it has the path, and the task's folder on a file system that all nodes
+    share.
     """
-    open_secrets = [
-        f"the value of the secret variable {name}: it stands empty in the task below" for name in task.secrets
-    ]
+    open_secrets = [f"the value of the secret variable {name}: it is empty in the task below" for name in task.secrets]
     document = json.dumps(asdict(evolve(task, secrets=dict.fromkeys(task.secrets, ""))), indent=1, ensure_ascii=False)
     before = [
         *_listed(f"The job {task.name}, as the Slurm engine of batchhvd runs it.", [*notes, *open_secrets]),
@@ -47,9 +46,9 @@ def slurm(task: Task, notes: Sequence[str] = ()) -> str:
     return script(
         task,
         {},
-        Layout(
+        ScriptLayout(
             python=sys.executable,
-            runner=shlex.quote(node.__file__),
+            runner=shlex.quote(str(archive.FOLDER)),
             directory=home,
             output=f"{task.folder}.out",
             before=tuple(before),
@@ -58,13 +57,13 @@ def slurm(task: Task, notes: Sequence[str] = ()) -> str:
 
 
 def horovodrun(task: Task, notes: Sequence[str] = ()) -> str:
-    """Returns a script of the shell that starts the ranks with Horovod's own launcher.
+    """Returns a shell script that starts the ranks with Horovod's own launcher.
 
     Raises:
-        EngineError: it is no Horovod job.
+        EngineError: the task is not a Horovod job.
     """
-    if task.launch != "horovod":
-        raise EngineError(f"{task.name} is no Horovod job: horovodrun cannot start it", engine="horovodrun")
+    if task.launch != Launch.HOROVOD:
+        raise EngineError(f"{task.name} is not a Horovod job: horovodrun cannot start it", engine="horovodrun")
     hosts = ",".join(f"{name}:{ranks}" for name, ranks in zip(_hosts(task), task.ranks, strict=True))
     lines = ["#!/bin/bash", *_listed(f"The job {task.name} by Horovod's own launcher.", [*notes, *_lost(task)]), ""]
     lines += [f"folder={shlex.quote(task.folder)}", 'mkdir -p "$folder/temp"', 'cd "$folder/temp" || exit']
@@ -85,7 +84,7 @@ def _hosts(task: Task) -> Iterator[str]:
 
 
 def _lost(task: Task) -> Iterator[str]:
-    """Yields what Horovod's launcher has no place for."""
+    """Yields what Horovod's launcher cannot do."""
     if task.preparation is not None:
         yield f"the preparation; run it on each host before: {task.preparation}"
     if task.stall_seconds is not None:
@@ -94,7 +93,7 @@ def _lost(task: Task) -> Iterator[str]:
 
 
 def _value(text: str, task: Task) -> str:
-    """Quotes a value in which the job's variables, and no others, are still to be expanded."""
+    """Quotes a value so that the job's variables, and no others, are still expanded."""
     known = {*task.environment, "PATH", "HOME", "USER"}
 
     def one(found: re.Match[str]) -> str:

@@ -51,9 +51,9 @@ ARROWS = {
     "errors": "",
     "_version": "",
     "trainer": "trainer.hvd",
-    "trainer.measure": "trainer trainer.hvd trainer.install node",
-    "trainer.check": "trainer",
-    "trainer.install": "trainer trainer.hvd",
+    "trainer.measure": "trainer trainer.hvd node",
+    "trainer.check": "",
+    "trainer.install": "trainer.measure",
     "trainer.hvd": "",
 }
 
