@@ -23,8 +23,9 @@ from batchhvd.engines.base import Launch, Status, StopReason, Task, TaskState
 from batchhvd.errors import EngineError, EngineMissingError
 from batchhvd.node import archive
 from batchhvd.node.document import NodeRecord, ProcessRecord
-from batchhvd.node.processes import LINUX, send, ticks
+from batchhvd.node.processes import send, ticks
 from batchhvd.node.records import has_ended, read_node, write_json
+from batchhvd.node.sandbox.libc import LINUX
 from batchhvd.node.state import NodeState
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
-import sys
 import time
 
-LINUX = sys.platform.startswith("linux")
-LIBC = ctypes.CDLL(None, use_errno=True)
+from batchhvd.node.sandbox.libc import LIBC, LINUX
+
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
 
 

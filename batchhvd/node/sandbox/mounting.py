@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 
-from batchhvd.node.processes import LIBC, LINUX
+from batchhvd.node.sandbox.libc import LIBC, LINUX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
