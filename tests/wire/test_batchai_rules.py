@@ -47,7 +47,11 @@ RULES: list[tuple[dict[str, Any], str, str]] = [
         "/properties/outputDirectories/0/id",
         "letters",
     ),
-    ({"environmentVariables": [{"name": "A=B", "value": "1"}]}, "/properties/environmentVariables/0/name", "no name"),
+    (
+        {"environmentVariables": [{"name": "A=B", "value": "1"}]},
+        "/properties/environmentVariables/0/name",
+        "without '='",
+    ),
     ({"secrets": [{"name": "A"}]}, "/properties/secrets/0/value", "is missing"),
 ]
 

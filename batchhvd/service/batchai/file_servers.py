@@ -1,4 +1,4 @@
-"""File servers of Batch AI: on one machine each is a directory, served like a share."""
+"""File servers of Batch AI: on one machine, each is a directory that is served like a share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHARE = "data"
 
 
 def create(here: Here, ask: Ask) -> Answer:
-    """Creates a file server: a directory. Again with the same content it changes nothing."""
+    """Creates a file server, which is a directory; repeating the same request changes nothing."""
     parent, name = open_parent(here, ask, "fileServers"), name_of(ask, "fileServers")
     properties = ask.body["properties"]
     refuse(_problems(properties))
@@ -33,7 +33,7 @@ def create(here: Here, ask: Ask) -> Answer:
 
 
 def _put(here: Here, parent: Record, name: str, wanted: Document, warnings: tuple[str, ...]) -> Record:
-    # As long as an account's name may be, and random: no user has this one.
+    # Random and as long as an account's name may be, so that no user's account has the same name.
     private = {
         "account": f"nfs{secrets.token_hex(10)}",
         "share": SHARE,
@@ -63,14 +63,13 @@ def _repeat(old: Record, wanted: Document) -> Answer:
         name = old.document["name"]
         raise ConflictError(
             f"The file server '{name}' exists already with other settings; delete it first, or use another name.",
-            status=409,
             code="FileServerAlreadyExists",
         )
     return Answer(200, old.document)
 
 
 def delete(here: Here, ask: Ask) -> Answer:
-    """Deletes a file server with what lies on it, at once; 204 where it was not there."""
+    """Deletes a file server and its files at once; answers 204 when it does not exist."""
     record = find(here, parent_of(here, ask, "fileServers"), "fileServers", name_of(ask, "fileServers"))
     if record is None:
         return Answer(204)
@@ -86,7 +85,6 @@ def _refuse_in_use(here: Here, record: Record) -> None:
         if record.id.lower() in ids:
             raise ConflictError(
                 f"The file server '{record.document['name']}' is mounted by {id}; delete or end that first.",
-                status=409,
                 code="FileServerInUse",
             )
 

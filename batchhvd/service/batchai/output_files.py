@@ -1,4 +1,4 @@
-"""Lists a job's output files, each with a link that opens it for a while without a key."""
+"""Lists a job's output files, each with a link that opens it without a key for a limited time."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ListedFile:
 
 
 def list_files(here: Here, ask: Ask) -> Answer:
-    """Lists one directory of a job's output directory; empty as long as the job has not made it."""
+    """Lists one directory of a job's output directory; the list is empty until the job has made it."""
     folder = _folder(
         here, StoredJob.of(named(here, ask, "jobs")), ask.query["outputdirectoryid"], ask.query["directory"]
     )
@@ -60,9 +60,9 @@ def list_files(here: Here, ask: Ask) -> Answer:
 
 
 def output_directory(here: Here, job: StoredJob, id: str) -> tuple[str, str, str] | None:
-    """Returns account, share and path of a job's output directory; ``stdouterr`` is the one of its logs.
+    """Returns account, share and path of a job's output directory; ``stdouterr`` holds its logs.
 
-    None where what it lies on has gone since.
+    Returns None when the mount that it is on does not exist any more.
 
     Raises:
         BadRequestError: 400, the job has no output directory of this id.
@@ -82,7 +82,6 @@ def _output(properties: JobProperties, id: str) -> OutputEntry:
         known = ", ".join(["stdouterr", *outputs])
         raise BadRequestError(
             f"The job has no output directory '{id}'; it has: {known}.",
-            status=400,
             code="InvalidOutputDirectoryId",
             target="outputdirectoryid",
         )
@@ -106,7 +105,6 @@ def _folder(here: Here, job: StoredJob, id: str, directory: str) -> Folder | Non
     if not mounts.inside(directory):
         raise BadRequestError(
             "directory must be a relative path that stays inside the output directory.",
-            status=400,
             code="InvalidField",
             target="directory",
         )
@@ -129,12 +127,12 @@ def _entries(folder: Folder) -> Iterator[ListedFile]:
 
 
 def _facts(top: Path, entry: os.DirEntry[str]) -> os.stat_result | None:
-    """Returns what is known of an entry; None for what no link can open: devices, ways out of the share, odd names."""
+    """Returns what is known of an entry; None for what no link can open: devices, links out of the share, odd names."""
     try:
         entry.name.encode()
         facts, real = os.stat(entry.path), os.path.realpath(entry.path)
     except (OSError, UnicodeEncodeError):
-        return None  # gone meanwhile, a link to nothing, or a name that is not UTF-8
+        return None  # gone by now, a dangling link, or a name that is not UTF-8
     plain = stat.S_ISREG(facts.st_mode) or stat.S_ISDIR(facts.st_mode)
     return facts if plain and Path(real).is_relative_to(top) else None
 

@@ -1,33 +1,47 @@
-"""Why a job has to end although it did not by itself, and whether one that failed starts again. Pure."""
+"""Why a job has to end before it does so by itself, and whether a failed one starts again. Pure."""
 
 from __future__ import annotations
 
-from batchhvd.engines.base import Status
+from collections.abc import Mapping
+
+from batchhvd.engines.base import Status, StopReason, TaskState
 from batchhvd.service.scheduler import task
 from batchhvd.service.store import documents
 from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.documents import ErrorDocument
 from batchhvd.service.store.job import StoredJob
 from batchhvd.wire.facts.causes import Code
-from batchhvd.wire.facts.states import JobState
+from batchhvd.wire.facts.states import DeallocationOption, JobState, WireWord
 
 _EVICTIONS = 1000  # how often a job of a low-priority cluster is started again when it does not say
-_TEXTS = {
-    "delete": "The job was deleted.",
-    "terminating": "The job was terminated on request.",
-    "cluster": "The job's cluster was deleted.",
-    "terminate": "The job was terminated because its nodes left the cluster.",
+
+
+class Ending(WireWord):
+    """Why a job has to end; the last two are what its cluster asks for."""
+
+    DELETED = "delete"
+    TERMINATED = "terminating"
+    CLUSTER_GONE = "cluster"
+    REQUEUED = DeallocationOption.REQUEUE.value
+    NODES_GONE = DeallocationOption.TERMINATE.value
+
+
+_TEXTS: Mapping[str, str] = {
+    Ending.DELETED: "The job was deleted.",
+    Ending.TERMINATED: "The job was terminated on request.",
+    Ending.CLUSTER_GONE: "The job's cluster was deleted.",
+    Ending.NODES_GONE: "The job was terminated because its nodes left the cluster.",
 }
 
 
 def of(job: StoredJob, cluster: StoredCluster | None) -> str:
     """Returns why a job has to end, "" when it need not."""
     if job.is_deleting:
-        return "delete"
+        return Ending.DELETED
     if job.state == JobState.TERMINATING:
-        return "terminating"
+        return Ending.TERMINATED
     if cluster is None or cluster.is_deleting:
-        return "cluster"
+        return Ending.CLUSTER_GONE
     return job.ending
 
 
@@ -38,9 +52,10 @@ def error(ending: str, job: StoredJob) -> ErrorDocument:
 
 def may_retry(job: StoredJob, cluster: StoredCluster | None, status: Status) -> bool:
     """Says whether a run that failed is started again: an eviction always, else as often as the job allows."""
-    if status.reason not in ("node", "rank") and status.state != "lost":
+    gone = status.reason == StopReason.NODE or status.state == TaskState.LOST
+    if not gone and status.reason != StopReason.RANK:
         return False
     asked = task.retries(job.properties)
-    evicted = cluster is not None and cluster.is_low_priority and (status.reason == "node" or status.state == "lost")
+    evicted = cluster is not None and cluster.is_low_priority and gone
     allowed = asked if asked is not None else _EVICTIONS if evicted else 0
     return len(job.history) < allowed

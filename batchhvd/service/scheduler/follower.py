@@ -9,9 +9,10 @@ from pathlib import Path
 
 from attrs import Factory, frozen
 
-from batchhvd.engines.base import ENDED, Status
+from batchhvd.engines.base import ENDED, Status, StopReason, TaskState
 from batchhvd.service.mounts.links import MountError
 from batchhvd.service.scheduler import ending, manifest, nodes, outcome, task, transition
+from batchhvd.service.scheduler.ending import Ending
 from batchhvd.service.scheduler.starter import JobStarter
 from batchhvd.service.store import documents
 from batchhvd.service.store.cluster import StoredCluster
@@ -39,7 +40,7 @@ class JobFollower:
     sealing: dict[str, Future[None]] = Factory(dict)
 
     def unbegun(self, job: StoredJob, cluster: StoredCluster | None, now: float) -> StoredJob:
-        """Ends a waiting job whose end is wished; its nodes, if it was given any, may have begun."""
+        """Ends a waiting job that has to end; if it was given nodes, its run may have begun."""
         why = ending.of(job, cluster)
         if not why:
             return job
@@ -53,24 +54,23 @@ class JobFollower:
             if ending.of(job, cluster):
                 self.starter.engine.cancel(job.handle)
             return self._note(job, status, now)
-        if status.state == "succeeded":
+        if status.state == TaskState.SUCCEEDED:
             return self._seal(job, cluster, status, now)
         return self._fail(job, cluster, status, now)
 
     def _note(self, job: StoredJob, status: Status, now: float) -> StoredJob:
-        """Writes only when something changes: this happens for each running job at each tick."""
-        if transition.noted(job, status, now) == job:
+        if not transition.is_news(job, status):
             return job
         return self.starter.store.revise(job, lambda job: transition.noted(job, status, now)) or job
 
     def _seal(self, job: StoredJob, cluster: StoredCluster | None, status: Status, now: float) -> StoredJob:
-        """Seals the outputs in the background; the job has succeeded when that is done."""
+        """Seals the outputs in the background; after that, the job has succeeded."""
         try:
             if not self._sealed(job, cluster, now):
                 return job
         except (MountError, OSError) as error:
             self.sealing.pop(job.id, None)
-            text = f"The job ended well, but its outputs could not be sealed: {error}"
+            text = f"The job succeeded, but its outputs could not be sealed: {error}"
             return self._finish(job, status, documents.error(Code.ENGINE_FAILED, text), now)
         return self._finish(job, status, None, now)
 
@@ -92,9 +92,9 @@ class JobFollower:
     def _fail(self, job: StoredJob, cluster: StoredCluster | None, status: Status, now: float) -> StoredJob:
         why, attempt = ending.of(job, cluster), job.attempt + status.attempt - 1  # the engine may have started it again
         error = outcome.error(status, attempt=attempt, path=task.script_of(job.properties))
-        if status.reason == "node":
+        if status.reason == StopReason.NODE:
             self._node_lost(cluster, status.node)
-        if why == "requeue":
+        if why == Ending.REQUEUED:
             left = documents.error(Code.NODE_LOST, "Its nodes left the cluster.", Attempt=str(attempt))
             return self._requeue(job, left, now)
         if why:

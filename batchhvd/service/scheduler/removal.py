@@ -1,4 +1,4 @@
-"""Takes away what is to be deleted, from the bottom up: a resource goes when nothing lives in it any more."""
+"""Removes what is being deleted, from the bottom up: a resource goes when nothing is left in it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STORAGE = ("storageAccounts", "fileServers")
 
 
 def run(store: Store, root: Path) -> bool:
-    """Removes what may go now and says whether something has to wait for its processes to end."""
+    """Removes what can go now, and says whether anything has to wait for processes to end."""
     doomed = store.doomed()
     if not doomed:
         return False
@@ -26,7 +26,7 @@ def run(store: Store, root: Path) -> bool:
 
 
 def _depth(record: Record) -> tuple[int, int]:
-    """Puts what lies deep first, and storage last on its level: jobs write to it until they have ended."""
+    """Sorts the deepest first, and storage last on its level, because jobs write to it until they have ended."""
     return -record.id.count("/"), record.type in _STORAGE
 
 
@@ -53,6 +53,6 @@ def _in_use(store: Store, record: Record, active: Sequence[StoredJob]) -> bool:
 
 
 def _discard(folder: Path) -> None:
-    """Removes a folder; it is gone under its name at once, however long the rest takes."""
+    """Removes a folder; its name is free at once, however long the rest takes."""
     if folder.exists():
         shutil.rmtree(folder.rename(folder.with_name(f".deleted-{uuid.uuid4().hex}")), ignore_errors=True)

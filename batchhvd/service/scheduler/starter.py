@@ -31,10 +31,10 @@ log = logging.getLogger("batchhvd.service.scheduler.starter")
 
 
 class ScriptMissingError(Exception):
-    """A job's script is not on the mounted share that it should lie on.
+    """A job's script is not on the mounted share that the job names.
 
     Attributes:
-        path: where it should lie, with the variables of the job.
+        path: the path that was looked for, with the job's variables unexpanded.
     """
 
     def __init__(self, path: str) -> None:
@@ -122,7 +122,7 @@ class JobStarter:
         return self.store.revise(job, lambda job: transition.reserved(job, given, tasks)) or job
 
     def _explain(self, job: StoredJob, reason: str) -> None:
-        if transition.explained(job, reason) != job:
+        if not transition.is_explained(job, reason):
             self.store.revise(job, lambda job: transition.explained(job, reason))
 
 

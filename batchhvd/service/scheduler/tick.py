@@ -1,6 +1,6 @@
-"""Makes true what the requests ask for: clusters get their nodes, jobs run and end, what is to be deleted goes.
+"""Carries out what requests ask for: clusters get their nodes, jobs run and end, what is being deleted goes.
 
-Nothing is kept in memory that the store does not hold: after a kill at any moment a fresh scheduler goes on.
+Memory holds nothing that the store does not hold: after a kill at any moment, a new scheduler goes on.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
@@ -94,7 +94,7 @@ class Scheduler:
         self.active = bool(present.jobs) or resizing or doomed
 
     def _read(self) -> Present:
-        """Returns what there is; a record that cannot be read is left alone, and so are the jobs of such a cluster."""
+        """Returns all jobs and clusters, without records that cannot be read and without the jobs of such a cluster."""
         jobs, _ = _values(StoredJob, self._store.active())
         clusters, unreadable = _values(StoredCluster, self._store.list("clusters"))
         mine = {key: job for key, job in jobs.items() if job.cluster not in unreadable}
@@ -121,20 +121,21 @@ class Scheduler:
 
     def _move(self, cluster: StoredCluster, present: Present) -> None:
         mine = present.of(cluster)
-        cluster = self._step(self._setups.follow(cluster, present.now), mine, present.now)
-        for wish in nodes.wishes(cluster, _uses(mine)):
+        uses = _uses(mine)
+        cluster = self._step(self._setups.follow(cluster, present.now), uses, present.now)
+        for wish in nodes.wishes(cluster, uses):
             present.keep(self._wish(mine[wish.id.lower()], wish.action))
         if self._starter.place(cluster, mine, present.now):
             for job in mine.values():
                 present.keep(self._fresh(job))
-            cluster = self._step(cluster, present.of(cluster), present.now)
+            cluster = self._step(cluster, _uses(present.of(cluster)), present.now)
         present.clusters[cluster.key] = cluster
 
-    def _step(self, cluster: StoredCluster, jobs: Mapping[str, StoredJob], now: float) -> StoredCluster:
+    def _step(self, cluster: StoredCluster, uses: Sequence[NodeUse], now: float) -> StoredCluster:
         """Moves a cluster's nodes."""
-        if cluster.is_deleting and not jobs:
+        if cluster.is_deleting and not uses:
             return cluster
-        uses, limit, broken = _uses(jobs), self._engine.nodes(), self._broken()
+        limit, broken = self._engine.nodes(), self._broken()
         return self._store.revise(cluster, lambda cluster: nodes.advance(cluster, uses, now, limit, broken)) or cluster
 
     def _broken(self) -> Mapping[str, str]:
@@ -164,6 +165,6 @@ def _values(kind: type[V], records: Iterable[Record]) -> tuple[dict[str, V], set
         try:
             found[record.id.lower()] = kind.of(record)
         except (KeyError, TypeError, ValueError, AttributeError):
-            log.exception("%s could not be read; it is left alone", record.id)
+            log.exception("%s could not be read; the next tick tries again", record.id)
             unreadable.add(record.id.lower())
     return found, unreadable

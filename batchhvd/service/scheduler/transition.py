@@ -1,4 +1,4 @@
-"""How a job goes from one state to the next. Pure: each function makes the job's next value."""
+"""How a job goes from one state to the next. Pure: each function returns the job's next value."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from attrs import evolve
 
-from batchhvd.engines.base import Status
+from batchhvd.engines.base import Status, TaskState
 from batchhvd.service.store import documents
 from batchhvd.service.store.documents import ErrorDocument
 from batchhvd.service.store.job import Execution, PastAttempt, StoredJob
@@ -18,19 +18,27 @@ from batchhvd.wire.facts.times import write_moment
 
 def is_held(status: Status) -> bool:
     """Says whether a run waits in a queue of the engine's own."""
-    return status.state == "queued" and bool(status.reason)
+    return status.state == TaskState.QUEUED and bool(status.reason)
 
 
 def waiting(reason: str, history: Sequence[PastAttempt]) -> ErrorDocument:
-    """Returns what a waiting job says of itself, and how its last attempt ended."""
+    """Returns why a job waits and how its last attempt ended, as an error of its document."""
     before = f" Attempt {history[-1]['attempt']} ended: {history[-1]['error']['message']}" if history else ""
     return documents.error(Code.WAITING, reason + before)
 
 
 def explained(job: StoredJob, reason: str) -> StoredJob:
     """Tells why a job waits."""
-    errors = (waiting(f"The job {reason}.", job.history),)
-    return evolve(job, execution=evolve(job.execution or Execution(), errors=errors))
+    return evolve(job, execution=evolve(job.execution or Execution(), errors=(_waits(job, reason),)))
+
+
+def is_explained(job: StoredJob, reason: str) -> bool:
+    """Says whether a job tells already that it waits for this reason."""
+    return job.execution is not None and job.execution.errors == (_waits(job, reason),)
+
+
+def _waits(job: StoredJob, reason: str) -> ErrorDocument:
+    return waiting(f"The job {reason}.", job.history)
 
 
 def reserved(job: StoredJob, nodes: tuple[str, ...], tasks: Path) -> StoredJob:
@@ -40,10 +48,16 @@ def reserved(job: StoredJob, nodes: tuple[str, ...], tasks: Path) -> StoredJob:
 
 
 def submitted(job: StoredJob, handle: str, status: Status, now: float) -> StoredJob:
-    """Notes that a job has a run; it may be terminating by now."""
+    """Notes that a job has a run; the job may be terminating by now."""
     execution = evolve(job.execution or Execution(), errors=())
     job = evolve(job, handle=handle, execution=execution)
     return observed(job, status, now) if job.state == JobState.QUEUED else job
+
+
+def is_news(job: StoredJob, status: Status) -> bool:
+    """Says whether a run that has not ended may change its job: asked for each running job at each tick."""
+    begun = status.started is not None and not (job.execution and job.execution.start)
+    return begun or is_held(status) or job.state == JobState.QUEUED
 
 
 def noted(job: StoredJob, status: Status, now: float) -> StoredJob:
@@ -75,7 +89,7 @@ def requeued(job: StoredJob, error: ErrorDocument, now: float) -> StoredJob:
 
 
 def finished(job: StoredJob, status: Status, error: ErrorDocument | None, now: float) -> StoredJob:
-    """Ends a job as its run ended: well, or with an error, which those of earlier attempts follow."""
+    """Ends a job as its run ended: with success, or with an error, followed by those of earlier attempts."""
     before = job.execution or Execution()
     errors = () if error is None else (error, *(entry["error"] for entry in job.history))
     execution = Execution(

@@ -1,4 +1,4 @@
-"""Storage accounts as the store has them: found by name, with their keys."""
+"""Storage accounts in the store: found by name, with their keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def find(store: Store, account: str) -> Record | None:
 def keys_of(store: Store, account: str) -> Sequence[str] | None:
     """Returns the keys of an account, in base64, or None if there is no such account.
 
-    A file server's directory is served like a share, so each has an account of its own, which is listed nowhere.
+    A file server's directory is served like a share, so each has an account of its own, which no list shows.
     """
     record = find(store, account)
     if record is not None:

@@ -1,6 +1,6 @@
-"""The parts of a job's and a cluster's document that the service reads, as types; the description says all of them.
+"""Types for the parts of a job's and a cluster's document that the service reads; the description has all parts.
 
-A document that is stored was checked against the description, so what that requires is there.
+A stored document was checked against the description, so required fields are present.
 """
 
 from __future__ import annotations
@@ -171,14 +171,14 @@ class NodeSetup(TypedDict, total=False):
 
 
 class ManualScaleSettings(TypedDict, total=False):
-    """A scale that somebody sets."""
+    """A fixed number of nodes."""
 
     targetNodeCount: int
     nodeDeallocationOption: str
 
 
 class AutoScaleSettings(TypedDict, total=False):
-    """A scale that follows the queue."""
+    """A number of nodes that follows the queue."""
 
     minimumNodeCount: int
     maximumNodeCount: int
