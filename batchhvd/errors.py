@@ -1,7 +1,7 @@
 """Every error that batchhvd raises, in one tree.
 
     BatchHvdError
-    ├── ServiceError            the service answered no
+    ├── ServiceError            the service rejected the request
     │   ├── NotFoundError       404: the resource, or its parent, is not there
     │   ├── ConflictError       409: it exists already, or is busy
     │   ├── BadRequestError     400 and other 4xx: the request is wrong as it stands
