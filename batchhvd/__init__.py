@@ -33,14 +33,17 @@ if TYPE_CHECKING:
     from batchhvd.advice.explain import Cause, Verdict
     from batchhvd.advice.plan import Plan
     from batchhvd.logs.stream import LogStream
-    from batchhvd.resources.base import Listing, Reason, Resource
+    from batchhvd.resources.base import Listing, Resource
     from batchhvd.resources.cluster import Cluster, NodeCounts
+    from batchhvd.resources.experiment import Experiment
+    from batchhvd.resources.group import ResourceGroup
     from batchhvd.resources.job import Job
     from batchhvd.resources.metrics import Metrics
     from batchhvd.resources.output_file import OutputFile
     from batchhvd.resources.session import Session, connect, local
-    from batchhvd.resources.storage import Entry, FileShare, StorageAccount
-    from batchhvd.resources.workspace import Experiment, ResourceGroup, Workspace
+    from batchhvd.resources.share import Entry, FileShare
+    from batchhvd.resources.storage_account import StorageAccount
+    from batchhvd.resources.workspace import Workspace
     from batchhvd.spec.cluster import AutoScale, ClusterSpec
     from batchhvd.spec.job import (
         CustomMpi,
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
         Volume,
     )
     from batchhvd.transfer.copy import Transfer
+    from batchhvd.wire.reasons import Reason
 
 # Where each of the other names is defined.
 _LAZY = {
@@ -63,9 +67,9 @@ _LAZY = {
     "ClusterSpec": "spec.cluster",
     "CustomMpi": "spec.job",
     "CustomToolkit": "spec.job",
-    "Entry": "resources.storage",
-    "Experiment": "resources.workspace",
-    "FileShare": "resources.storage",
+    "Entry": "resources.share",
+    "Experiment": "resources.experiment",
+    "FileShare": "resources.share",
     "Horovod": "spec.job",
     "InputDirectory": "spec.job",
     "Job": "resources.job",
@@ -79,11 +83,11 @@ _LAZY = {
     "OutputDirectory": "spec.job",
     "OutputFile": "resources.output_file",
     "Plan": "advice.plan",
-    "Reason": "resources.base",
+    "Reason": "wire.reasons",
     "Resource": "resources.base",
-    "ResourceGroup": "resources.workspace",
+    "ResourceGroup": "resources.group",
     "Session": "resources.session",
-    "StorageAccount": "resources.storage",
+    "StorageAccount": "resources.storage_account",
     "Transfer": "transfer.copy",
     "Verdict": "advice.explain",
     "Volume": "spec.job",

@@ -21,9 +21,9 @@ from playwright.sync_api import Browser, Page, sync_playwright
 import batchhvd
 from batchhvd import CustomToolkit, JobSpec
 from batchhvd.resources.cluster import Cluster
+from batchhvd.resources.experiment import Experiment
 from batchhvd.resources.job import Job
-from batchhvd.resources.storage import FileShare
-from batchhvd.resources.workspace import Experiment
+from batchhvd.resources.share import FileShare
 from batchhvd.wire import local_service as localservice
 
 FLAGS = [

@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from batchhvd.resources.base import Reason
+from batchhvd.wire.reasons import Reason
 
 
 class Cause(str, Enum):

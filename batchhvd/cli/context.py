@@ -11,9 +11,11 @@ from attrs import define
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from batchhvd.resources.experiment import Experiment
+    from batchhvd.resources.group import ResourceGroup
     from batchhvd.resources.session import Session
-    from batchhvd.resources.storage import StorageAccount
-    from batchhvd.resources.workspace import Experiment, ResourceGroup, Workspace
+    from batchhvd.resources.storage_account import StorageAccount
+    from batchhvd.resources.workspace import Workspace
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

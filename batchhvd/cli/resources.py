@@ -12,8 +12,10 @@ from batchhvd.cli.printing import shown
 
 if TYPE_CHECKING:
     from batchhvd.resources.base import Listing, Resource
-    from batchhvd.resources.storage import StorageAccount
-    from batchhvd.resources.workspace import Experiment, ResourceGroup, Workspace
+    from batchhvd.resources.experiment import Experiment
+    from batchhvd.resources.group import ResourceGroup
+    from batchhvd.resources.storage_account import StorageAccount
+    from batchhvd.resources.workspace import Workspace
 
 Handle = Callable[..., "Resource"]
 _PREVIEW = 12  # resources that are named before a deletion; the rest is counted

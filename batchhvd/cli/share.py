@@ -13,7 +13,7 @@ from batchhvd.cli.printing import shown
 from batchhvd.cli.resources import common
 
 if TYPE_CHECKING:
-    from batchhvd.resources.storage import Entry, FileShare
+    from batchhvd.resources.share import Entry, FileShare
 
 _HERE = ("group", "account")
 

@@ -21,10 +21,10 @@ import batchhvd
 from batchhvd import Horovod, JobSpec
 from batchhvd.errors import BatchHvdError, JobFailedError, SpecError
 from batchhvd.logs.progress import Progress
+from batchhvd.resources.group import ResourceGroup
 from batchhvd.resources.job import Job
 from batchhvd.resources.session import Session
-from batchhvd.resources.storage import FileShare
-from batchhvd.resources.workspace import ResourceGroup
+from batchhvd.resources.share import FileShare
 from batchhvd.views import terminal
 from batchhvd.wire import local_service as localservice
 

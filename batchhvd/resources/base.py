@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from batchhvd.errors import NotFoundError, ResourceFailedError, SpecError, WaitTimeoutError
 from batchhvd.wire.connection import Connection
-from batchhvd.wire.facts.times import read_moment
+from batchhvd.wire.models import Document, wire
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 R = TypeVar("R", bound="Resource")
-Document = Mapping[str, Any]
 
 
 class Poller(Protocol):
@@ -206,24 +204,6 @@ class Resource:
         raise NotImplementedError
 
 
-@frozen
-class Reason:
-    """Why something is as it is, in the service's words.
-
-    Attributes:
-        code: a short name for programs, such as ``"NodeLost"``.
-        message: a sentence for people.
-        details: further facts by name.
-    """
-
-    code: str
-    message: str
-    details: Mapping[str, str] = field(factory=dict)
-
-    def __str__(self) -> str:
-        return self.message or self.code
-
-
 class Listing(Generic[R]):
     """The resources of one kind, read page by page each time somebody goes through them; a table in a notebook."""
 
@@ -253,34 +233,3 @@ class Listing(Generic[R]):
         from batchhvd.views.notebook import table
 
         return table(list(self))
-
-
-def reasons(errors: Any) -> tuple[Reason, ...]:
-    """Returns the wire's list of errors as values."""
-    return tuple(
-        Reason(
-            str(error.get("code") or ""),
-            str(error.get("message") or ""),
-            {str(pair.get("name")): str(pair.get("value")) for pair in error.get("details") or ()},
-        )
-        for error in errors
-    )
-
-
-def moment(text: object) -> datetime | None:
-    """Returns the wire's time (ISO 8601) with its zone; None for none."""
-    if not text:
-        return None
-    return read_moment(str(text))
-
-
-def wire(model: Any) -> dict[str, Any]:
-    """Returns the wire's document of a model, whichever generation of the Azure packages it comes from."""
-    document: dict[str, Any]
-    if hasattr(model, "serialize"):  # msrest
-        document = model.serialize(keep_readonly=True)
-    elif hasattr(model, "as_dict"):  # generated from TypeSpec
-        document = model.as_dict()
-    else:
-        document = dict(model)
-    return document

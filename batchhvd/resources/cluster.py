@@ -10,9 +10,11 @@ from attrs import asdict, define, evolve, field, frozen
 from batchhvd.advice import explain
 from batchhvd.advice.explain import Cause, ClusterFacts, Verdict
 from batchhvd.errors import NotFoundError, ResourceFailedError
-from batchhvd.resources.base import Document, Poller, Reason, Resource, reasons, wire
+from batchhvd.resources.base import Poller, Resource
 from batchhvd.spec.cluster import AutoScale, ClusterSpec
 from batchhvd.wire.connection import AGAIN
+from batchhvd.wire.models import Document, wire
+from batchhvd.wire.reasons import Reason, reasons
 from batchhvd.wire.waiting import Clock, Report, wait_until
 
 if TYPE_CHECKING:

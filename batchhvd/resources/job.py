@@ -13,12 +13,14 @@ from batchhvd.advice.explain import ClusterFacts, JobFacts, Verdict
 from batchhvd.errors import JobFailedError, NotFoundError, ServiceError, SpecError
 from batchhvd.logs.progress import Progress
 from batchhvd.logs.stream import ENDED, LogStream
-from batchhvd.resources.base import Document, Poller, Reason, Resource, moment, reasons, wire
+from batchhvd.resources.base import Poller, Resource
 from batchhvd.resources.cluster import Cluster
 from batchhvd.resources.metrics import Metrics
 from batchhvd.resources.output_file import LinkReader, OutputFile
 from batchhvd.spec.job import JobSpec
 from batchhvd.wire.connection import AGAIN
+from batchhvd.wire.models import Document, moment, wire
+from batchhvd.wire.reasons import Reason, reasons
 from batchhvd.wire.waiting import Clock, Report, wait_until
 
 if TYPE_CHECKING:

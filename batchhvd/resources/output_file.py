@@ -11,8 +11,8 @@ from typing import Any
 from attrs import field, frozen
 
 from batchhvd.errors import NotFoundError
-from batchhvd.resources.base import moment
 from batchhvd.wire.connection import Connection
+from batchhvd.wire.models import moment
 
 
 @frozen

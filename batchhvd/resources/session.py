@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from batchhvd.errors import ConflictError, ServiceError, SpecError, UnavailableError, WaitTimeoutError
 from batchhvd.resources.base import Listing
-from batchhvd.resources.workspace import ResourceGroup
+from batchhvd.resources.group import ResourceGroup
 from batchhvd.wire.connection import Connection
 from batchhvd.wire.facts.identity import SUBSCRIPTION
 from batchhvd.wire.loopback import Token, read_about, read_endpoint

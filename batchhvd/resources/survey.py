@@ -7,7 +7,8 @@ from attrs import define, field
 from batchhvd.errors import BadRequestError, NotFoundError
 from batchhvd.resources.base import Resource
 from batchhvd.resources.cluster import Cluster
-from batchhvd.resources.storage import FileShare, find_account
+from batchhvd.resources.share import FileShare
+from batchhvd.resources.storage_account import find_account
 from batchhvd.spec.cluster import AutoScale
 from batchhvd.spec.mounts import Mount
 

@@ -6,7 +6,7 @@ import pytest
 from attrs import evolve
 
 from batchhvd.advice.explain import Cause, ClusterFacts, JobFacts, Verdict, of_cluster, of_job, of_node
-from batchhvd.resources.base import Reason
+from batchhvd.wire.reasons import Reason
 
 START = datetime(2026, 11, 27, 12, 0, tzinfo=timezone.utc)
 CLUSTER = ClusterFacts("/c", "nc6", "succeeded", "steady", 4, {"idle": 1, "running": 3}, ())

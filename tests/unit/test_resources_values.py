@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from batchhvd import AutoScale, Cluster, NodeCounts, SpecError
-from batchhvd.resources.base import moment, reasons
-from batchhvd.resources.workspace import ResourceGroup
+from batchhvd.resources.group import ResourceGroup
 from batchhvd.transfer.selection import fixed_folder, matches, target_here
 from batchhvd.wire.connection import Connection
+from batchhvd.wire.models import moment
+from batchhvd.wire.reasons import reasons
 
 UTC = timezone.utc
 

@@ -1,0 +1,112 @@
+"""A resource group: what is deleted together, workspaces and storage accounts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+from attrs import define, field
+
+from batchhvd.resources.base import Listing, Poller, Resource
+from batchhvd.resources.storage_account import StorageAccount
+from batchhvd.resources.workspace import Workspace
+from batchhvd.wire.models import Document, wire
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+@define(eq=False, repr=False, slots=False)
+class ResourceGroup(Resource):
+    """A resource group: what is deleted together.
+
+    Attributes:
+        location: the region it was made for, such as ``"eastus"``; "" before the first answer.
+        tags: its tags.
+    """
+
+    location: str = field(default="", init=False)
+    tags: Mapping[str, str] = field(factory=dict, init=False)
+    kind: ClassVar[str] = "group"
+
+    @property
+    def id(self) -> str:
+        """The group's id."""
+        return f"/subscriptions/{self.connection.subscription}/resourceGroups/{self.name}"
+
+    def create_workspace(
+        self, name: str, *, location: str | None = None, tags: Mapping[str, str] | None = None, timeout: float = 600.0
+    ) -> Workspace:
+        """Creates a workspace, or returns the one that is there.
+
+        Args:
+            name: its name.
+            location: its region; None for the group's.
+            tags: its tags.
+            timeout: seconds to wait for it.
+        """
+        return Workspace(self, name)._create(location or self._place(), tags or {}, timeout)
+
+    def workspace(self, name: str) -> Workspace:
+        """Returns a handle on a workspace; asks nobody."""
+        return Workspace(self, name)
+
+    def workspaces(self) -> Listing[Workspace]:
+        """Lists the group's workspaces."""
+        return Listing(
+            lambda: self.connection.batchai.workspaces.list_by_resource_group(self.name),
+            lambda document: Workspace(self, document["name"])._load(document),
+            lambda: self._asking("searched for workspaces"),
+        )
+
+    def create_storage(
+        self, name: str, *, location: str | None = None, sku: str = "Standard_LRS", timeout: float = 600.0
+    ) -> StorageAccount:
+        """Creates a storage account, or returns the one that is there.
+
+        Args:
+            name: its name, 3 to 24 lower-case letters and digits, unlike any other's.
+            location: its region; None for the group's.
+            sku: its redundancy, in Azure's words.
+            timeout: seconds to wait for it.
+        """
+        return StorageAccount(self, name)._create(location or self._place(), sku, timeout)
+
+    def storage(self, name: str) -> StorageAccount:
+        """Returns a handle on a storage account; asks nobody."""
+        return StorageAccount(self, name)
+
+    def storages(self) -> Listing[StorageAccount]:
+        """Lists the group's storage accounts."""
+        return Listing(
+            lambda: self.connection.storage.storage_accounts.list_by_resource_group(self.name),
+            lambda document: StorageAccount(self, document["name"])._load(document),
+            lambda: self._asking("searched for storage accounts"),
+        )
+
+    def _place(self) -> str:
+        return self.location or self.refresh().location
+
+    def _create(self, location: str, tags: Mapping[str, str]) -> Self:
+        body = {"location": location, "tags": dict(tags)}
+        with self._asking("created"):
+            return self._load(wire(self.connection.resources.resource_groups.create_or_update(self.name, body)))
+
+    def _load(self, document: Document) -> Self:
+        self.location = str(document.get("location") or "")
+        self.tags = dict(document.get("tags") or {})
+        return super()._load(document)
+
+    def _facts(self) -> dict[str, object]:
+        return {"location": self.location, **super()._facts()}
+
+    def _children(self) -> Iterator[Resource]:
+        yield from self.workspaces()
+        yield from self.storages()
+
+    def _read(self) -> Document:
+        return wire(self.connection.resources.resource_groups.get(self.name))
+
+    def _remove(self) -> Poller:
+        poller: Poller = self.connection.resources.resource_groups.begin_delete(self.name)
+        return poller

@@ -1,0 +1,129 @@
+"""Storage accounts and the keys that open their shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from attrs import define, field
+
+from batchhvd.errors import ConflictError, NotFoundError
+from batchhvd.resources.base import Listing, Resource
+from batchhvd.resources.share import FileShare
+from batchhvd.wire.connection import AGAIN
+from batchhvd.wire.models import Document, wire
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+@define(eq=False, repr=False, slots=False)
+class StorageAccount(Resource):
+    """A storage account: file shares, and the keys that open them.
+
+    Attributes:
+        location: its region; "" before the first answer.
+        endpoint: URL of its file service; "" before the first answer.
+        key: one of its keys, base64; "" before ``read_key``; never shown.
+    """
+
+    location: str = field(default="", init=False)
+    endpoint: str = field(default="", init=False)
+    key: str = field(default="", init=False, repr=False)
+    kind: ClassVar[str] = "storage account"
+    _segment: ClassVar[str] = "/providers/Microsoft.Storage/storageAccounts"
+
+    def create_share(self, name: str) -> FileShare:
+        """Creates a file share, or returns the one that is there.
+
+        Args:
+            name: its name, 3 to 63 lower-case letters, digits and single hyphens.
+        """
+        share = FileShare(self, name)
+        try:
+            with share._asking("created"):
+                share._client().create_share()
+        except ConflictError as error:
+            if error.code != "ShareAlreadyExists":
+                raise
+        return share.refresh()
+
+    def share(self, name: str) -> FileShare:
+        """Returns a handle on a file share; asks nobody."""
+        return FileShare(self, name)
+
+    def shares(self) -> Listing[FileShare]:
+        """Lists the account's file shares."""
+        return Listing(
+            self._list_shares,
+            lambda document: FileShare(self, document["name"])._load(document),
+            lambda: self._asking("searched for file shares"),
+        )
+
+    def read_key(self) -> str:
+        """Reads one of the account's keys from the service, once for this handle, and returns it.
+
+        Raises:
+            NotFoundError: there is no such account.
+        """
+        if not self.key:
+            with self._asking("asked for its keys"):
+                answer = self.connection.storage.storage_accounts.list_keys(*self._path, **AGAIN)
+            keys = wire(answer).get("keys") or []
+            self.key = str(keys[0].get("value") or "") if keys else ""
+        return self.key
+
+    def _file_endpoint(self) -> str:
+        return self.endpoint or self.refresh().endpoint
+
+    def _list_shares(self) -> Iterator[dict[str, Any]]:
+
+        client = self.connection.share_service(self._file_endpoint(), self.name, self.read_key())
+        for found in client.list_shares():
+            yield {"name": found.name, "properties": {"lastModified": found.last_modified, "quota": found.quota}}
+
+    def _create(self, location: str, sku: str, timeout: float) -> Self:
+        body: Any = {"location": location, "sku": {"name": sku}, "kind": "StorageV2"}
+        return self._created(lambda: self.connection.storage.storage_accounts.begin_create(*self._path, body), timeout)
+
+    def _load(self, document: Document) -> Self:
+        properties = document.get("properties") or {}
+        self.location = str(document.get("location") or "")
+        self.endpoint = str((properties.get("primaryEndpoints") or {}).get("file") or "").rstrip("/")
+        return super()._load(document)
+
+    def _facts(self) -> dict[str, object]:
+        return {"location": self.location, **super()._facts()}
+
+    def _children(self) -> Iterator[Resource]:
+        yield from self.shares()
+
+    def _read(self) -> Document:
+        return wire(self.connection.storage.storage_accounts.get_properties(*self._path))
+
+    def _remove(self) -> None:
+        self.connection.storage.storage_accounts.delete(*self._path)
+
+
+def find_account(group: Resource, name: str) -> StorageAccount:
+    """Returns the storage account of a name: in the group, else wherever the subscription has it.
+
+    Raises:
+        NotFoundError: the subscription has none of this name.
+    """
+    account = StorageAccount(group, name)
+    if account.exists():
+        return account
+    with group._asking("searched for storage accounts"):
+        for model in group.connection.storage.storage_accounts.list():
+            found = wire(model)
+            if str(found.get("name")).lower() == name.lower():
+                place = type(group)(group.connection, str(found["id"]).split("/")[4])
+                return StorageAccount(place, name)._load(found)
+    raise NotFoundError(
+        f"there is no storage account {name!r} in this subscription, and the job mounts it. Create it with "
+        "group.create_storage(), or correct the name",
+        status=404,
+        code="ResourceNotFound",
+        target=account.id,
+    )

@@ -1,0 +1,31 @@
+"""The documents of the wire, and what the Azure packages make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from batchhvd.wire.facts.times import read_moment
+
+Document = Mapping[str, Any]
+"""A resource as the wire describes it."""
+
+
+def wire(model: Any) -> dict[str, Any]:
+    """Returns the wire's document of a model, whichever generation of the Azure packages it comes from."""
+    document: dict[str, Any]
+    if hasattr(model, "serialize"):  # msrest
+        document = model.serialize(keep_readonly=True)
+    elif hasattr(model, "as_dict"):  # generated from TypeSpec
+        document = model.as_dict()
+    else:
+        document = dict(model)
+    return document
+
+
+def moment(text: object) -> datetime | None:
+    """Returns the wire's time (ISO 8601) with its zone; None for none."""
+    if not text:
+        return None
+    return read_moment(str(text))
