@@ -24,7 +24,7 @@ from typing import Any
 import batchhvd
 from batchhvd import CustomToolkit, JobSpec
 from batchhvd.resources.session import Session
-from batchhvd.wire import local_service as localservice
+from batchhvd.wire import local_service
 
 GOAL = {
     "import_s": 0.15,
@@ -44,7 +44,7 @@ def service(folder: str) -> Iterator[Session]:
         with batchhvd.local(folder) as session:
             yield session
     finally:
-        localservice.stop(Path(folder))
+        local_service.stop(Path(folder))
 
 
 def main() -> int:

@@ -24,7 +24,7 @@ from batchhvd.resources.cluster import Cluster
 from batchhvd.resources.experiment import Experiment
 from batchhvd.resources.job import Job
 from batchhvd.resources.share import FileShare
-from batchhvd.wire import local_service as localservice
+from batchhvd.wire import local_service
 
 FLAGS = [
     "--no-sandbox",
@@ -98,7 +98,7 @@ def world() -> Iterator[tuple[Path, Experiment, Cluster, FileShare]]:
             yield Path(folder), workspace.create_experiment("cifar"), cluster.wait(), share
             group.delete()
         finally:
-            localservice.stop(folder)
+            local_service.stop(folder)
 
 
 def submit(experiment: Experiment, cluster: Cluster, share: FileShare, name: str, how: str, nodes: int) -> Job:

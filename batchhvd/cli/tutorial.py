@@ -26,7 +26,7 @@ from batchhvd.resources.job import Job
 from batchhvd.resources.session import Session
 from batchhvd.resources.share import FileShare
 from batchhvd.views import terminal
-from batchhvd.wire import local_service as localservice
+from batchhvd.wire import local_service
 
 SCRIPT = Path(__file__).parents[1] / "trainer" / "cifar_cnn_distributed.py"
 MODEL = "keras_cifar10_trained_model.h5"
@@ -117,7 +117,7 @@ def run(options: Options, console: Console, *, live: bool = True) -> int:
     _check(options)
     root = options.root.expanduser().absolute()
     console.print(f"[bold]Batch AI and Horovod:[/bold] {options.dataset} on {options.nodes} nodes", highlight=False)
-    found = localservice.running(root)
+    found = local_service.find(root)
     if found and found.engine != options.engine:
         problem = f"a service with engine {found.engine} runs in {root} (process {found.pid})"
         raise SpecError(problem, remedy="end it with `batchhvd serve --stop`, or give another --root")
@@ -130,7 +130,7 @@ def run(options: Options, console: Console, *, live: bool = True) -> int:
         finally:
             ending.enter_context(_uninterrupted())
             if found is None:
-                localservice.stop(root)
+                local_service.stop(root)
 
 
 def _check(options: Options) -> None:

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import threading
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batchhvd.errors import ConflictError, ServiceError, SpecError, UnavailableError, WaitTimeoutError
+from batchhvd.errors import ConflictError, ServiceError, SpecError
 from batchhvd.resources.base import Listing
 from batchhvd.resources.group import ResourceGroup
+from batchhvd.wire import local_service
 from batchhvd.wire.connection import Connection
 from batchhvd.wire.facts.identity import SUBSCRIPTION
-from batchhvd.wire.loopback import Token, read_about, read_endpoint
-from batchhvd.wire.waiting import Pace, wait_until
+from batchhvd.wire.loopback import Token
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
     from typing_extensions import Self
 
-_START = 30.0  # seconds that a service may take to answer; it takes about one
 _IDLE = 3600  # seconds after which a service ends that nobody needs any more
 _ENGINE = "processes"
 
@@ -103,14 +98,17 @@ def local(root: str | os.PathLike[str] | None = None, *, engine: str = _ENGINE) 
         UnavailableError: it does not start; the message has the end of its log.
         ConflictError: one runs there with another engine than the one asked for by name.
     """
-    folder = str(Path(root).expanduser().absolute()) if root is not None else str(default_root())
-    connection = Connection(read_endpoint(folder) or "http://127.0.0.1", SUBSCRIPTION, root=folder)
+    folder = local_service.resolved_root(root)
+    connection = Connection(local_service.read_endpoint(folder) or "http://127.0.0.1", SUBSCRIPTION, root=folder)
     if not _answers(connection):
-        _start(connection, folder, engine)
-    elif engine not in (_ENGINE, read_about(folder).get("engine")):
+        process = local_service.start(folder, "--engine", engine, "--idle", str(_IDLE))
+        local_service.wait_started(process, folder, lambda: _answers(connection))
+        return Session(connection)
+    running = local_service.read_about(folder).get("engine")
+    if engine not in (_ENGINE, running):
         raise ConflictError(
-            f"the local service in {folder} runs jobs with the engine {read_about(folder).get('engine')!r}, not with "
-            f"{engine!r}. End it first, or take another root"
+            f"the local service in {folder} runs jobs with the engine {running!r}, not with {engine!r}. "
+            "End it first, or take another root"
         )
     return Session(connection)
 
@@ -135,11 +133,9 @@ def connect(
     token = credential if isinstance(credential, str) else None
     given = Token(token) if token else None if isinstance(credential, str) else credential
     found = Connection(endpoint, subscription or "", credential=given)
-    root = (
-        str(default_root())
-        if given is None and found.loopback and read_endpoint(str(default_root())) == found.endpoint
-        else None
-    )
+    usual = local_service.resolved_root(None)
+    owned = given is None and found.loopback and local_service.read_endpoint(usual) == found.endpoint
+    root = usual if owned else None
     if given is None and root is None and os.environ.get("BATCHHVD_TOKEN"):
         given = Token(os.environ["BATCHHVD_TOKEN"])
     chosen = subscription or (SUBSCRIPTION if found.loopback else os.environ.get("AZURE_SUBSCRIPTION_ID"))
@@ -148,17 +144,9 @@ def connect(
     return Session(Connection(endpoint, chosen, root=root, credential=given))
 
 
-def default_root() -> Path:
-    """Returns the local service's folder where nobody names one; see ``local``."""
-    if os.environ.get("BATCHHVD_ROOT"):
-        return Path(os.environ["BATCHHVD_ROOT"]).expanduser().absolute()
-    state = os.environ.get("XDG_STATE_HOME")
-    return Path(state, "batchhvd") if state else Path.home() / ".local/state/batchhvd"
-
-
 def _answers(connection: Connection) -> bool:
     """Whether the service that wrote the endpoint answers: its file may have outlived it."""
-    if not connection.root or not read_endpoint(connection.root):
+    if not connection.root or not local_service.read_endpoint(connection.root):
         return False
     try:
         with connection.translating("the local service cannot be asked"):
@@ -166,42 +154,3 @@ def _answers(connection: Connection) -> bool:
     except ServiceError:
         return False
     return True
-
-
-def _start(connection: Connection, root: str, engine: str) -> None:
-    Path(root).mkdir(mode=0o700, parents=True, exist_ok=True)
-    log = Path(root) / "start.log"
-    command = [sys.executable, "-m", "batchhvd.service", "--root", root, "--engine", engine, "--idle", str(_IDLE)]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, cwd=root, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
-        )
-    # Somebody has to take note of its end, or it would stay behind as a zombie for as long as this program runs.
-    threading.Thread(target=process.wait, daemon=True).start()
-    try:
-        wait_until(
-            lambda: (_answers(connection), process.poll()),
-            lambda seen: seen[0] or _gave_up(seen[1], root, log),
-            timeout=_START,
-            describe=lambda seen: "not answering yet",
-            what=f"the local service in {root} to answer",
-            pace=Pace(first=0.05, factor=1.2, longest=0.2),
-        )
-    except WaitTimeoutError as error:
-        raise _not_started(f"has not answered within {_START:.0f} s", root, log) from error
-
-
-def _gave_up(code: int | None, root: str, log: Path) -> bool:
-    # Exit 3 says that another one, started at the same moment, has the root: its endpoint will appear.
-    if code in (None, 3):
-        return False
-    raise _not_started(f"ended with exit code {code}", root, log)
-
-
-def _not_started(how: str, root: str, log: Path) -> UnavailableError:
-    said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-5:]
-    return UnavailableError(
-        f"the local service in {root} {how}: {' | '.join(said) or 'it said nothing'}. Install its packages with "
-        f"`pip install 'batchhvd[service]'`, or see {Path(root) / 'service.log'} for the reason",
-        code="ServiceNotStarted",
-    )

@@ -18,7 +18,8 @@ from urllib.parse import urlsplit
 from azure.core.exceptions import AzureError, DeserializationError, HttpResponseError, SerializationError
 
 from batchhvd.errors import AccessDeniedError, SpecError, translate
-from batchhvd.wire.loopback import LOOPBACK, LocalTransport, LoopbackBearer, TokenFile, read_endpoint, read_started
+from batchhvd.wire.local_service import read_endpoint, read_started
+from batchhvd.wire.loopback import LOOPBACK, LocalTransport, LoopbackBearer, TokenFile
 from batchhvd.wire.waiting import Pace
 
 if TYPE_CHECKING:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -99,26 +97,3 @@ class LocalTransport(RequestsTransport):  # type: ignore[misc]  # exported throu
         if now.netloc and "x-ms-request-id" not in response.headers:
             raise ServiceResponseError("the connection was lost in the middle of an answer's headers")
         return response
-
-
-def read_endpoint(root: str) -> str:
-    """Returns the URL that a local service wrote into its root, or "" where none runs there."""
-    try:
-        return (Path(root) / "endpoint").read_text(encoding="ascii").strip().rstrip("/")
-    except OSError:
-        return ""
-
-
-def read_about(root: str) -> Mapping[str, Any]:
-    """Returns what the local service of a root says of itself (pid, started, version, engine); empty where none has."""
-    try:
-        about: Mapping[str, Any] = json.loads((Path(root) / "service.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return about
-
-
-def read_started(root: str) -> datetime | None:
-    """Returns when the local service of a root was started last; None where none has been."""
-    text = str(read_about(root).get("started") or "")
-    return datetime.fromisoformat(text.replace("Z", "+00:00")) if text else None

@@ -14,7 +14,7 @@ import pytest
 import batchhvd
 from batchhvd import Horovod, JobSpec
 from batchhvd.engines.slurm import Slurm
-from batchhvd.wire.local_service import running, stop
+from batchhvd.wire.local_service import find, stop
 from tests.e2e.conftest import Bed
 from tests.e2e.engine_contract import PYTHON, Stage
 
@@ -54,11 +54,11 @@ def test_a_job_on_four_nodes_outlives_a_killed_service(session: batchhvd.Session
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
-    found = running(root)
+    found = find(root)
     assert found is not None and found.engine == "slurm"
     os.kill(found.pid, signal.SIGKILL)
     again = batchhvd.local(root, engine="slurm")
-    assert running(root) != found
+    assert find(root) != found
     job = again.group("g").workspace("w").experiment("e").job("j")
     go.touch()
     job.wait(timeout=60)
