@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from batchhvd.resources.base import Listing, Resource
     from batchhvd.resources.cluster import Cluster, NodeCounts
     from batchhvd.resources.experiment import Experiment
+    from batchhvd.resources.file_entry import FileEntry
     from batchhvd.resources.group import ResourceGroup
     from batchhvd.resources.job import Job
     from batchhvd.resources.metrics import Metrics
-    from batchhvd.resources.output_file import OutputFile
     from batchhvd.resources.session import Session, connect, local
-    from batchhvd.resources.share import Entry, FileShare
+    from batchhvd.resources.share import FileShare
     from batchhvd.resources.storage_account import StorageAccount
     from batchhvd.resources.workspace import Workspace
     from batchhvd.spec.cluster import AutoScale, ClusterSpec
@@ -67,8 +67,8 @@ _LAZY = {
     "ClusterSpec": "spec.cluster",
     "CustomMpi": "spec.job",
     "CustomToolkit": "spec.job",
-    "Entry": "resources.share",
     "Experiment": "resources.experiment",
+    "FileEntry": "resources.file_entry",
     "FileShare": "resources.share",
     "Horovod": "spec.job",
     "InputDirectory": "spec.job",
@@ -81,7 +81,6 @@ _LAZY = {
     "NodeCounts": "resources.cluster",
     "OtherToolkit": "spec.job",
     "OutputDirectory": "spec.job",
-    "OutputFile": "resources.output_file",
     "Plan": "advice.plan",
     "Reason": "wire.reasons",
     "Resource": "resources.base",
@@ -109,8 +108,8 @@ __all__ = [
     "CustomToolkit",
     "EngineError",
     "EngineMissingError",
-    "Entry",
     "Experiment",
+    "FileEntry",
     "FileShare",
     "Horovod",
     "HorovodBrokenError",
@@ -127,7 +126,6 @@ __all__ = [
     "NotFoundError",
     "OtherToolkit",
     "OutputDirectory",
-    "OutputFile",
     "Plan",
     "Reason",
     "Resource",

@@ -95,7 +95,7 @@ class Bench:
     def __init__(self, session: Any) -> None:
         group = session.create_group("bench")
         workspace = group.create_workspace("w")
-        self.share = group.create_storage("benchstore").create_share("files")
+        self.share = group.create_storage_account("benchstore").create_share("files")
         self.share.create_directory("logs")
         self.cluster = workspace.create_cluster("c", vm_size="Standard_NC6", nodes=2).wait(timeout=30)
         self.experiment = workspace.create_experiment("e")

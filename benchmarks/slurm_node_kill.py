@@ -97,7 +97,7 @@ class Place:
         workspace = group.create_workspace("w")
         experiment = workspace.create_experiment("e")
         cluster = workspace.create_cluster("c", vm_size="Standard_NC6", nodes=RANKS)
-        share = group.create_storage("account").create_share("share")
+        share = group.create_storage_account("account").create_share("share")
         share.upload(SCRIPT)
         mount = share.mount("share")
         cluster.wait(timeout=60)

@@ -91,7 +91,7 @@ def world() -> Iterator[tuple[Path, Experiment, Cluster, FileShare]]:
         try:
             group = session.create_group("batchai.horovod", location="eastus")
             workspace = group.create_workspace("batchaidev")
-            share = group.create_storage("mystorageaccount").create_share("myshare")
+            share = group.create_storage_account("mystorageaccount").create_share("myshare")
             Path(folder, "training.py").write_text(TRAINING, encoding="utf-8")
             share.upload(Path(folder, "training.py"))
             cluster = workspace.create_cluster("nc6cluster", vm_size="Standard_NC6", nodes=4)

@@ -107,7 +107,7 @@ class Plan:
         """Whether nothing speaks against it."""
         return not self.problems
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """Returns it as a dictionary of plain values."""
         found: dict[str, Any] = asdict(self)
         return found

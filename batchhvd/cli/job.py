@@ -14,8 +14,8 @@ from batchhvd.cli.printing import display, formatted, printed, shown
 from batchhvd.cli.resources import common
 
 if TYPE_CHECKING:
+    from batchhvd.resources.file_entry import FileEntry
     from batchhvd.resources.job import Job
-    from batchhvd.resources.output_file import OutputFile
 
 _HERE = ("group", "workspace", "experiment")
 
@@ -181,7 +181,7 @@ def metrics(settings: Settings, name: str, output: str | None, expression: Any, 
 @click.option("--folder", default=".", help="a folder in it")
 @shown
 @pass_settings
-def files(settings: Settings, name: str, output_directory: str, folder: str, **where: str) -> Iterator[OutputFile]:
+def files(settings: Settings, name: str, output_directory: str, folder: str, **where: str) -> Iterator[FileEntry]:
     """Lists the files that the job NAME has written."""
     return settings.experiment(**where).job(name).files(output_directory, folder)
 
@@ -211,7 +211,7 @@ def export(settings: Settings, name: str, file: str, **where: str) -> None:
     if file != "-":
         spec.write(file)
         return
-    click.echo(json.dumps(spec.document(), indent=4, ensure_ascii=False))
+    click.echo(json.dumps(spec.to_document(), indent=4, ensure_ascii=False))
 
 
 @job.command("terminate")

@@ -171,12 +171,12 @@ def storage() -> None:
 @pass_settings
 def create_storage(settings: Settings, name: str, group: str, location: str | None, sku: str) -> StorageAccount:
     """Creates a storage account, or shows the one that is there."""
-    return settings.group(group).create_storage(name, location=location, sku=sku)
+    return settings.group(group).create_storage_account(name, location=location, sku=sku)
 
 
 common(
     storage,
     ("group",),
     lambda settings, group, name: settings.storage(group, name),
-    lambda settings, group: settings.group(group).storages(),
+    lambda settings, group: settings.group(group).storage_accounts(),
 )

@@ -13,7 +13,8 @@ from batchhvd.cli.printing import shown
 from batchhvd.cli.resources import common
 
 if TYPE_CHECKING:
-    from batchhvd.resources.share import Entry, FileShare
+    from batchhvd.resources.file_entry import FileEntry
+    from batchhvd.resources.share import FileShare
 
 _HERE = ("group", "account")
 
@@ -50,9 +51,9 @@ def mkdir(settings: Settings, name: str, path: str, group: str, account: str) ->
 @click.option("-r", "--recursive", is_flag=True, help="also what is in the folders below")
 @shown
 @pass_settings
-def files(settings: Settings, name: str, folder: str, group: str, account: str, recursive: bool) -> list[Entry]:
+def files(settings: Settings, name: str, folder: str, group: str, account: str, recursive: bool) -> list[FileEntry]:
     """Lists files and folders of share NAME."""
-    return list(settings.storage(group, account).share(name).list(folder, recursive=recursive))
+    return list(settings.storage(group, account).share(name).files(folder, recursive=recursive))
 
 
 @share.command("upload")

@@ -75,7 +75,7 @@ def plan(
 
     spec = job_spec(settings, file, group, account, mounts)
     on = settings.workspace(group, workspace).cluster(cluster)
-    made = settings.experiment(group, workspace, experiment).plan(spec, on, name=Path(file).stem)
+    made = settings.experiment(group, workspace, experiment).plan_job(Path(file).stem, spec, cluster=on)
     display(made, output, expression)
     if not made.good:
         raise click.exceptions.Exit(1)
@@ -93,7 +93,7 @@ def export(settings: Settings, file: str, engine: str, account: str | None) -> N
 
     spec = spoken(lambda: JobSpec.read(file, account=account))
     command = [sys.executable, "-m", "batchhvd.service.export", "--engine", engine, "--name", Path(file).stem]
-    done = subprocess.run(command, input=json.dumps(spec.document()), text=True)
+    done = subprocess.run(command, input=json.dumps(spec.to_document()), text=True)
     if done.returncode:
         raise click.exceptions.Exit(done.returncode)
 

@@ -197,9 +197,9 @@ def _in_group(options: Options, root: Path, session: Session, steps: Steps, live
         cluster = workspace.create_cluster("nc6cluster", vm_size="Standard_NC6", nodes=options.nodes)
         say(f"{cluster.name}, {cluster.vm_size}, {cluster.state}")
     with steps("storage") as say:
-        share = group.create_storage("mystorageaccount").create_share("myshare")
+        share = group.create_storage_account("mystorageaccount").create_share("myshare")
         share.create_directory("cifar")
-        say(f"share {share.name} in account {share.parent.name}")
+        say(f"share {share.name} in account {share.account.name}")
     with steps("upload") as say:
         say(f"{options.script.name}: {share.upload(options.script, to='cifar')}")
     with steps("nodes") as say:
@@ -249,7 +249,7 @@ def _results(options: Options, root: Path, job: Job, share: FileShare, progress:
         with steps("download") as say:
             say(share.download(f"cifar/saved_models/{options.model}", to=root))
     with steps("resize") as say:
-        group = share.parent.parent
+        group = share.group
         say(group.workspace("batchaidev").cluster("nc6cluster").resize(0).state + " to 0 nodes")
     _summary(options, progress, model if options.model else None, steps)
     return 0

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from batchhvd.errors import NotFoundError, ResourceFailedError, SpecError, WaitTimeoutError
-from batchhvd.wire.connection import Connection
+from batchhvd.wire.facts.states import ProvisioningState
 from batchhvd.wire.models import Document, wire
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from batchhvd.resources.session import Session
+    from batchhvd.wire.connection import Connection
 
 R = TypeVar("R", bound="Resource")
 
@@ -27,8 +30,46 @@ class Poller(Protocol):
     def done(self) -> bool:
         """Says whether it is over."""
 
-    def result(self) -> Any:
+    def result(self) -> object:
         """Returns what came of it, and raises where it failed."""
+
+
+class Parent(Protocol):
+    """What resources lie in: another resource, or the session for resource groups."""
+
+    @property
+    def id(self) -> str:
+        """The id that the resources' own begin with."""
+
+    @property
+    def _path(self) -> tuple[str, ...]:
+        """The names from the resource group down to it."""
+
+    @property
+    def _session(self) -> Session:
+        """The way to the service."""
+
+    def _asking(self, verb: str) -> AbstractContextManager[None]:
+        """Translates the errors of what is asked of it."""
+
+
+@frozen
+class Operations:
+    """The operations of the Azure packages for one kind of resource, by their names there.
+
+    Attributes:
+        client: the connection's client.
+        group: the client's group of operations.
+        list: lists the resources of one parent.
+        get: reads one.
+        delete: deletes one.
+    """
+
+    client: str
+    group: str
+    list: str
+    get: str = "get"
+    delete: str = "begin_delete"
 
 
 def _check_name(resource: Resource, _attribute: object, name: str) -> None:
@@ -44,28 +85,25 @@ class Resource:
     and are empty before.
 
     Attributes:
-        parent: the resource it lives in; the connection for a resource group.
         name: its name.
         provisioning: ``creating``, ``succeeded``, ``failed`` or ``deleting``; "" before the first answer.
     """
 
-    parent: Any = field()
+    _parent: Parent = field()
     name: str = field(validator=_check_name)
     provisioning: str = field(default="", init=False)
     _document: Document = field(factory=dict, init=False)
 
     kind: ClassVar[str] = "resource"
+    _plural: ClassVar[str] = "resources"
     _segment: ClassVar[str] = ""
-
-    @property
-    def connection(self) -> Connection:
-        """The way to the service."""
-        return self.parent if isinstance(self.parent, Connection) else self.parent.connection
+    _operations: ClassVar[Operations]
+    _kinds: ClassVar[tuple[type[Resource], ...]] = ()
 
     @property
     def id(self) -> str:
         """The resource's id, as Resource Manager writes it; compares without regard to case."""
-        return f"{self.parent.id}{self._segment}/{self.name}"
+        return f"{self._parent.id}{self._segment}/{self.name}"
 
     @property
     def document(self) -> Document:
@@ -97,8 +135,9 @@ class Resource:
     def contents(self) -> list[Resource]:
         """Returns everything that ``delete`` would remove together with this resource; a parent before its content."""
         found: list[Resource] = []
-        for child in self._children():
-            found += [child, *child.contents()]
+        for kind in self._kinds:
+            for child in children(kind, self):
+                found += [child, *child.contents()]
         return found
 
     def delete(self, *, timeout: float = 600.0) -> None:
@@ -115,7 +154,7 @@ class Resource:
                 self._finish(self._remove(), timeout, "deleted")
         except NotFoundError:
             return
-        self.provisioning = "deleting"
+        self.provisioning = ProvisioningState.DELETING
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Resource) and self._key() == other._key()
@@ -124,7 +163,9 @@ class Resource:
         return hash(self._key())
 
     def __repr__(self) -> str:
-        facts = "".join(f", {name}={value!r}" for name, value in self._facts().items() if value not in ("", None))
+        facts = "".join(
+            f", {name}={_plain(value)!r}" for name, value in self._facts().items() if value not in ("", None)
+        )
         return f"{type(self).__name__}({self.name!r}{facts})"
 
     def _repr_html_(self) -> str:
@@ -132,22 +173,31 @@ class Resource:
 
         return card(self)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.parent, self.name)
+    def __reduce__(self) -> tuple[type[Resource], tuple[Parent, str]]:
+        return type(self), (self._parent, self.name)
 
-    def _key(self) -> tuple[Connection, str]:
-        return self.connection, self.id.lower()
+    def _key(self) -> tuple[Session, str]:
+        return self._session, self.id.lower()
+
+    @property
+    def _session(self) -> Session:
+        """The way to the service."""
+        return self._parent._session
+
+    @property
+    def _connection(self) -> Connection:
+        """The way to the service, as the Azure packages need it."""
+        return self._session._connection
 
     @property
     def _path(self) -> tuple[str, ...]:
         """The names from the resource group down to this one: the arguments of the Azure packages' operations."""
-        above = self.parent._path if isinstance(self.parent, Resource) else ()
-        return (*above, self.name)
+        return (*self._parent._path, self.name)
 
     def _asking(self, verb: str) -> AbstractContextManager[None]:
-        return self.connection.translating(f"{self.kind} {self.name!r} cannot be {verb}")
+        return self._connection.translating(f"{self.kind} {self.name!r} cannot be {verb}")
 
-    def _finish(self, poller: Poller | None, timeout: float, verb: str) -> Any:
+    def _finish(self, poller: Poller | None, timeout: float, verb: str) -> object:
         """Waits for an operation's end and returns its result; None for one that was over at once."""
         if poller is None:
             return None
@@ -167,7 +217,7 @@ class Resource:
             result = self._finish(start(), timeout, "created")
             document = self._read() if result is None else wire(result)
         self._load(document)
-        if self.provisioning == "failed":
+        if self.provisioning == ProvisioningState.FAILED:
             raise ResourceFailedError(
                 f"{self.kind} {self.name!r} could not be made: {'; '.join(self._reasons()) or 'no reason given'}. "
                 "Delete it and create it anew once the reason is gone",
@@ -180,7 +230,7 @@ class Resource:
         """Fills the fields from the wire's document."""
         self._document = document
         properties = document.get("properties") or {}
-        self.provisioning = str(properties.get("provisioningState") or "").lower()
+        self.provisioning = ProvisioningState.read(str(properties.get("provisioningState") or "").lower())
         return self
 
     def _facts(self) -> dict[str, object]:
@@ -191,24 +241,40 @@ class Resource:
         """The service's reasons where it went wrong."""
         return []
 
-    def _children(self) -> Iterator[Resource]:
-        """Yields the resources directly inside."""
-        return iter(())
+    @classmethod
+    def _pages(cls, parent: Parent) -> Iterable[object]:
+        """Asks the service for all resources of this kind in a parent."""
+        known = cls._operations
+        operations = parent._session._connection.operations(known.client, known.group)
+        found: Iterable[object] = getattr(operations, known.list)(*parent._path)
+        return found
 
     def _read(self) -> Document:
         """Asks the service for the document."""
-        raise NotImplementedError
+        known = self._operations
+        return wire(getattr(self._connection.operations(known.client, known.group), known.get)(*self._path))
 
     def _remove(self) -> Poller | None:
         """Asks the service to delete it."""
-        raise NotImplementedError
+        known = self._operations
+        operations = self._connection.operations(known.client, known.group)
+        started: Poller | None = getattr(operations, known.delete)(*self._path)
+        return started
+
+
+def _plain(value: object) -> object:
+    """Returns a word of the wire as the text that it is."""
+    return str(value) if isinstance(value, str) else value
 
 
 class Listing(Generic[R]):
     """The resources of one kind, read page by page each time somebody goes through them; a table in a notebook."""
 
     def __init__(
-        self, pages: Callable[[], Iterator[Any]], make: Callable[[Document], R], asking: Callable[[], Any]
+        self,
+        pages: Callable[[], Iterable[object]],
+        make: Callable[[Document], R],
+        asking: Callable[[], AbstractContextManager[None]],
     ) -> None:
         """Makes a listing; nothing is sent.
 
@@ -233,3 +299,12 @@ class Listing(Generic[R]):
         from batchhvd.views.notebook import table
 
         return table(list(self))
+
+
+def children(kind: type[R], parent: Parent) -> Listing[R]:
+    """Returns a listing of the resources of one kind in a parent; nothing is sent."""
+    return Listing(
+        lambda: kind._pages(parent),
+        lambda document: kind(parent, str(document["name"]))._load(document),
+        lambda: parent._asking(f"searched for {kind._plural}"),
+    )

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from attrs import asdict, define, evolve, field, frozen
 
 from batchhvd.advice import explain
 from batchhvd.advice.explain import Cause, ClusterFacts, Verdict
 from batchhvd.errors import NotFoundError, ResourceFailedError
-from batchhvd.resources.base import Poller, Resource
+from batchhvd.resources.base import Operations, Resource
 from batchhvd.spec.cluster import AutoScale, ClusterSpec
 from batchhvd.wire.connection import AGAIN
+from batchhvd.wire.facts.states import AllocationState, ProvisioningState, VmPriority
 from batchhvd.wire.models import Document, wire
 from batchhvd.wire.reasons import Reason, reasons
-from batchhvd.wire.waiting import Clock, Report, wait_until
+from batchhvd.wire.waiting import Report, wait_until
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from batchhvd.resources.group import ResourceGroup
+    from batchhvd.resources.workspace import Workspace
 
 _ADMINISTRATOR = "batchai"
 """The user made on the nodes where the spec names none; the description wants one, the local service makes none."""
@@ -65,9 +69,21 @@ class Cluster(Resource):
     errors: tuple[Reason, ...] = field(default=(), init=False)
 
     kind: ClassVar[str] = "cluster"
+    _plural: ClassVar[str] = "clusters"
     _segment: ClassVar[str] = "/clusters"
+    _operations: ClassVar[Operations] = Operations("batchai", "clusters", "list_by_workspace")
 
-    def wait(self, *, timeout: float | None = None, report: Report | None = None, clock: Clock | None = None) -> Self:
+    @property
+    def workspace(self) -> Workspace:
+        """The workspace that it belongs to."""
+        return cast("Workspace", self._parent)
+
+    @property
+    def group(self) -> ResourceGroup:
+        """The resource group that it belongs to."""
+        return self.workspace.group
+
+    def wait(self, *, timeout: float | None = None, report: Report | None = None) -> Self:
         """Waits until the cluster is steady and every node that it shall have is usable.
 
         Ctrl-C ends the waiting only.
@@ -75,7 +91,6 @@ class Cluster(Resource):
         Args:
             timeout: seconds, or None for a week.
             report: is told each change of what is waited for.
-            clock: the clock to sleep by.
 
         Raises:
             ResourceFailedError: it was not made, or will not get the nodes asked for.
@@ -88,8 +103,8 @@ class Cluster(Resource):
             timeout=timeout,
             describe=lambda cluster: f"{cluster.state}, {cluster.nodes}",
             what=what,
-            clock=clock,
-            pace=self.connection.pace,
+            clock=self._session.clock,
+            pace=self._connection.pace,
             report=report,
         )
 
@@ -103,10 +118,10 @@ class Cluster(Resource):
             NotFoundError: there is no such cluster.
             SpecError: the number is negative.
         """
-        scale = ClusterSpec(vm_size="any", nodes=nodes).document()["properties"]["scaleSettings"]
+        scale = ClusterSpec(vm_size="any", nodes=nodes).to_document()["properties"]["scaleSettings"]
         with self._asking("resized"):
             body = {"properties": {"scaleSettings": scale}}
-            model = self.connection.batchai.clusters.update(*self._path, parameters=body, **AGAIN)
+            model = self._connection.batchai.clusters.update(*self._path, parameters=body, **AGAIN)
         return self._load(wire(model))
 
     def explain(self, node: str | None = None) -> Verdict:
@@ -137,7 +152,7 @@ class Cluster(Resource):
 
     def _node_names(self) -> list[str]:
         with self._asking("asked for its nodes"):
-            found = self.connection.batchai.clusters.list_remote_login_information(*self._path, **AGAIN)
+            found = self._connection.batchai.clusters.list_remote_login_information(*self._path, **AGAIN)
             return [str(wire(login).get("nodeId")) for login in found]
 
     def _known(self) -> ClusterFacts:
@@ -145,12 +160,12 @@ class Cluster(Resource):
         return ClusterFacts(self.id, self.name, self.provisioning, self.state, most, asdict(self.nodes), self.errors)
 
     def _ready(self) -> bool:
-        if self.provisioning == "failed" or (self.state == "steady" and self.errors):
+        if self.provisioning == ProvisioningState.FAILED or (self.state == AllocationState.STEADY and self.errors):
             raise self._failure()
         wanted = self.nodes.total if isinstance(self.target, AutoScale) else self.target
-        if self.state == "steady" and self.nodes.unusable:
+        if self.state == AllocationState.STEADY and self.nodes.unusable:
             raise self._failure()
-        return self.state == "steady" and self.nodes.idle + self.nodes.running == wanted
+        return self.state == AllocationState.STEADY and self.nodes.idle + self.nodes.running == wanted
 
     def _failure(self) -> ResourceFailedError:
         reasons = self._reasons() or [f"it has {self.nodes}"]
@@ -162,18 +177,18 @@ class Cluster(Resource):
         )
 
     def _create(self, spec: ClusterSpec, keys: Mapping[str, str], timeout: float) -> Self:
-        body = evolve(spec, user=spec.user or _ADMINISTRATOR).request(keys)
+        body = evolve(spec, user=spec.user or _ADMINISTRATOR)._request(keys)
         return self._created(
-            lambda: self.connection.batchai.clusters.begin_create(*self._path, parameters=body), timeout
+            lambda: self._connection.batchai.clusters.begin_create(*self._path, parameters=body), timeout
         )
 
     def _load(self, document: Document) -> Self:
         properties = document.get("properties") or {}
-        self.state = str(properties.get("allocationState") or "")
+        self.state = AllocationState.read(str(properties.get("allocationState") or ""))
         self.nodes = _counts(properties.get("nodeStateCounts") or {})
         self.target = _target(properties.get("scaleSettings") or {})
         self.vm_size = str(properties.get("vmSize") or "").upper()
-        self.priority = str(properties.get("vmPriority") or "")
+        self.priority = VmPriority.read(str(properties.get("vmPriority") or ""))
         self.errors = reasons(properties.get("errors") or ())
         return super()._load(document)
 
@@ -183,15 +198,8 @@ class Cluster(Resource):
     def _reasons(self) -> list[str]:
         return [str(reason) for reason in self.errors]
 
-    def _read(self) -> Document:
-        return wire(self.connection.batchai.clusters.get(*self._path))
 
-    def _remove(self) -> Poller:
-        poller: Poller = self.connection.batchai.clusters.begin_delete(*self._path)
-        return poller
-
-
-def _counts(counts: Mapping[str, Any]) -> NodeCounts:
+def _counts(counts: Document) -> NodeCounts:
     return NodeCounts(
         idle=counts.get("idleNodeCount") or 0,
         running=counts.get("runningNodeCount") or 0,
@@ -201,7 +209,7 @@ def _counts(counts: Mapping[str, Any]) -> NodeCounts:
     )
 
 
-def _target(scale: Mapping[str, Any]) -> int | AutoScale:
+def _target(scale: Document) -> int | AutoScale:
     auto = scale.get("autoScale")
     if auto:
         low, high = auto.get("minimumNodeCount") or 0, auto.get("maximumNodeCount") or 0

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from attrs import define, field
 
-from batchhvd.resources.base import Listing, Poller, Resource
+from batchhvd.resources.base import Listing, Operations, Resource, children
 from batchhvd.resources.storage_account import StorageAccount
 from batchhvd.resources.workspace import Workspace
 from batchhvd.wire.models import Document, wire
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from batchhvd.resources.session import Session
 
 
 @define(eq=False, repr=False, slots=False)
@@ -28,11 +30,15 @@ class ResourceGroup(Resource):
     location: str = field(default="", init=False)
     tags: Mapping[str, str] = field(factory=dict, init=False)
     kind: ClassVar[str] = "group"
+    _plural: ClassVar[str] = "resource groups"
+    _segment: ClassVar[str] = "/resourceGroups"
+    _operations: ClassVar[Operations] = Operations("resources", "resource_groups", "list")
+    _kinds: ClassVar[tuple[type[Resource], ...]] = (Workspace, StorageAccount)
 
     @property
-    def id(self) -> str:
-        """The group's id."""
-        return f"/subscriptions/{self.connection.subscription}/resourceGroups/{self.name}"
+    def session(self) -> Session:
+        """The session that it is reached by."""
+        return cast("Session", self._parent)
 
     def create_workspace(
         self, name: str, *, location: str | None = None, tags: Mapping[str, str] | None = None, timeout: float = 600.0
@@ -53,13 +59,9 @@ class ResourceGroup(Resource):
 
     def workspaces(self) -> Listing[Workspace]:
         """Lists the group's workspaces."""
-        return Listing(
-            lambda: self.connection.batchai.workspaces.list_by_resource_group(self.name),
-            lambda document: Workspace(self, document["name"])._load(document),
-            lambda: self._asking("searched for workspaces"),
-        )
+        return children(Workspace, self)
 
-    def create_storage(
+    def create_storage_account(
         self, name: str, *, location: str | None = None, sku: str = "Standard_LRS", timeout: float = 600.0
     ) -> StorageAccount:
         """Creates a storage account, or returns the one that is there.
@@ -72,17 +74,13 @@ class ResourceGroup(Resource):
         """
         return StorageAccount(self, name)._create(location or self._place(), sku, timeout)
 
-    def storage(self, name: str) -> StorageAccount:
+    def storage_account(self, name: str) -> StorageAccount:
         """Returns a handle on a storage account; asks nobody."""
         return StorageAccount(self, name)
 
-    def storages(self) -> Listing[StorageAccount]:
+    def storage_accounts(self) -> Listing[StorageAccount]:
         """Lists the group's storage accounts."""
-        return Listing(
-            lambda: self.connection.storage.storage_accounts.list_by_resource_group(self.name),
-            lambda document: StorageAccount(self, document["name"])._load(document),
-            lambda: self._asking("searched for storage accounts"),
-        )
+        return children(StorageAccount, self)
 
     def _place(self) -> str:
         return self.location or self.refresh().location
@@ -90,7 +88,7 @@ class ResourceGroup(Resource):
     def _create(self, location: str, tags: Mapping[str, str]) -> Self:
         body = {"location": location, "tags": dict(tags)}
         with self._asking("created"):
-            return self._load(wire(self.connection.resources.resource_groups.create_or_update(self.name, body)))
+            return self._load(wire(self._connection.resources.resource_groups.create_or_update(self.name, body)))
 
     def _load(self, document: Document) -> Self:
         self.location = str(document.get("location") or "")
@@ -99,14 +97,3 @@ class ResourceGroup(Resource):
 
     def _facts(self) -> dict[str, object]:
         return {"location": self.location, **super()._facts()}
-
-    def _children(self) -> Iterator[Resource]:
-        yield from self.workspaces()
-        yield from self.storages()
-
-    def _read(self) -> Document:
-        return wire(self.connection.resources.resource_groups.get(self.name))
-
-    def _remove(self) -> Poller:
-        poller: Poller = self.connection.resources.resource_groups.begin_delete(self.name)
-        return poller

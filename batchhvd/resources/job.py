@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from attrs import define, field
 
 from batchhvd.advice import explain
 from batchhvd.advice.explain import ClusterFacts, JobFacts, Verdict
-from batchhvd.errors import JobFailedError, NotFoundError, ServiceError, SpecError
+from batchhvd.errors import JobFailedError, ServiceError, SpecError
 from batchhvd.logs.progress import Progress
-from batchhvd.logs.stream import ENDED, LogStream
-from batchhvd.resources.base import Poller, Resource
+from batchhvd.logs.stream import LogStream
+from batchhvd.resources.base import Operations, Resource
 from batchhvd.resources.cluster import Cluster
+from batchhvd.resources.file_entry import FileEntry, output_entry
+from batchhvd.resources.job_log import JobLog
 from batchhvd.resources.metrics import Metrics
-from batchhvd.resources.output_file import LinkReader, OutputFile
 from batchhvd.spec.job import JobSpec
 from batchhvd.wire.connection import AGAIN
+from batchhvd.wire.facts.states import ENDED, JobState
 from batchhvd.wire.models import Document, moment, wire
 from batchhvd.wire.reasons import Reason, reasons
-from batchhvd.wire.waiting import Clock, Report, wait_until
+from batchhvd.wire.waiting import Report, wait_until
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from batchhvd.resources.experiment import Experiment
+    from batchhvd.resources.group import ResourceGroup
+    from batchhvd.resources.workspace import Workspace
 
 METRICS = "stdout.txt"
 """The log in which trainings speak of their epochs."""
@@ -58,28 +64,37 @@ class Job(Resource):
     errors: tuple[Reason, ...] = field(default=(), init=False)
 
     kind: ClassVar[str] = "job"
+    _plural: ClassVar[str] = "jobs"
     _segment: ClassVar[str] = "/jobs"
+    _operations: ClassVar[Operations] = Operations("batchai", "jobs", "list_by_experiment")
+
+    @property
+    def experiment(self) -> Experiment:
+        """The experiment that it belongs to."""
+        return cast("Experiment", self._parent)
+
+    @property
+    def workspace(self) -> Workspace:
+        """The workspace that it belongs to."""
+        return self.experiment.workspace
+
+    @property
+    def group(self) -> ResourceGroup:
+        """The resource group that it belongs to."""
+        return self.workspace.group
 
     @property
     def spec(self) -> JobSpec | None:
         """What it is made of, without keys and secret values; None before the first answer."""
-        return JobSpec.from_job(self._document) if self._document else None
+        return JobSpec._from_job(self._document) if self._document else None
 
-    def wait(
-        self,
-        until: str = "succeeded",
-        *,
-        timeout: float | None = None,
-        report: Report | None = None,
-        clock: Clock | None = None,
-    ) -> Self:
+    def wait(self, until: str = "succeeded", *, timeout: float | None = None, report: Report | None = None) -> Self:
         """Waits until the job runs or has ended; Ctrl-C ends the waiting and leaves the job alone.
 
         Args:
             until: ``"running"`` (or beyond), ``"succeeded"``, or ``"ended"`` in whichever way.
             timeout: seconds, or None for a week.
             report: is told each change of what is waited for.
-            clock: the clock to sleep by.
 
         Raises:
             JobFailedError: it failed, and that was not what was waited for.
@@ -94,14 +109,14 @@ class Job(Resource):
             timeout=timeout,
             describe=Job.describe,
             what=f"job {self.name!r} to be {until}",
-            clock=clock,
-            pace=self.connection.pace,
+            clock=self._session.clock,
+            pace=self._connection.pace,
             report=report,
         )
 
     def describe(self) -> str:
         """Returns how the job stood at the last answer, in a few words; asks nobody."""
-        return f"{self.state}, {self.errors[0]}" if self.errors and self.state == "queued" else self.state
+        return f"{self.state}, {self.errors[0]}" if self.errors and self.state == JobState.QUEUED else self.state
 
     def terminate(self, *, timeout: float = 60.0) -> Self:
         """Ends the job and waits until no rank runs; one that has ended already is fine.
@@ -111,21 +126,22 @@ class Job(Resource):
             WaitTimeoutError: it did not end in time.
         """
         with self._asking("terminated"):
-            self._finish(self.connection.batchai.jobs.begin_terminate(*self._path, **AGAIN), timeout, "terminated")
+            self._finish(self._connection.batchai.jobs.begin_terminate(*self._path, **AGAIN), timeout, "terminated")
         return self.refresh()
 
-    def files(self, output: str = LOGS, folder: str = ".") -> Iterator[OutputFile]:
+    def files(self, output: str = LOGS, directory: str = "") -> Iterator[FileEntry]:
         """Lists the files that the job has written.
 
         Args:
             output: ``"stdouterr"`` for the logs, or the id of an output directory.
-            folder: a folder in it.
+            directory: a directory in it; "" for its root.
 
         Raises:
             BadRequestError: there is no such output directory.
         """
-        for document in self._listed(output, folder):
-            yield OutputFile.of(self.connection, document)
+        directory = directory.removeprefix("./").strip("/").removeprefix(".")
+        for document in self._listed(output, directory):
+            yield output_entry(self._connection, document, directory)
 
     def stream(
         self,
@@ -135,7 +151,6 @@ class Job(Resource):
         cursor: int = 0,
         timeout: float | None = None,
         report: Report | None = None,
-        clock: Clock | None = None,
     ) -> LogStream:
         """Follows a log file as the job writes it; ends when the job has ended and every byte was read.
 
@@ -145,11 +160,14 @@ class Job(Resource):
             cursor: the byte to begin with: ``LogStream.cursor`` of an earlier stream.
             timeout: seconds that the whole may take, or None for a week.
             report: is told what is waited for, such as why the job is queued.
-            clock: the clock to sleep by.
         """
-        pace = self.connection.pace
         return LogStream(
-            JobLog(self, output, name), cursor=cursor, timeout=timeout, pace=pace, report=report, clock=clock
+            JobLog(self, output, name),
+            cursor=cursor,
+            timeout=timeout,
+            pace=self._connection.pace,
+            report=report,
+            clock=self._session.clock,
         )
 
     def metrics(self) -> Metrics:
@@ -159,7 +177,7 @@ class Job(Resource):
             NotFoundError: there is no such job.
         """
         spec = self.refresh().spec
-        return Metrics.of(self._log(METRICS).decode("utf-8", errors="replace"), spec.ranks if spec else None)
+        return Metrics._read(self._log(METRICS).decode("utf-8", errors="replace"), spec.ranks if spec else None)
 
     def progress(self, *, timeout: float | None = None, report: Report | None = None) -> Iterator[Progress]:
         """Follows the training: yields how it stands, each time that it has said more, until the job has ended.
@@ -197,14 +215,14 @@ class Job(Resource):
             ended=self.ended,
             cluster=self._cluster_facts(),
             script=str(task.get("pythonScriptFilePath") or ""),
-            restarted=self.connection.started,
+            restarted=self._connection.started,
             log=lambda name: self._log(name)[-8000:].decode("utf-8", errors="replace"),
         )
         return explain.of_job(facts)
 
     def _cluster_facts(self) -> ClusterFacts | None:
         id = str(((self._document.get("properties") or {}).get("cluster") or {}).get("id") or "")
-        cluster = Cluster(self.parent.parent, id.rpartition("/")[2] or "-")
+        cluster = Cluster(self.workspace, id.rpartition("/")[2] or "-")
         return cluster._known() if cluster.exists() else None
 
     def _log(self, name: str) -> bytes:
@@ -214,19 +232,21 @@ class Job(Resource):
                 return file.read()
         return b""
 
-    def _listed(self, output: str, folder: str = ".", **options: Any) -> Iterator[Document]:
+    def _listed(self, output: str, directory: str = "", **options: object) -> Iterator[Document]:
         from azure.mgmt.batchai.models import JobsListOutputFilesOptions
 
         asked = JobsListOutputFilesOptions(
-            outputdirectoryid=output, directory=folder, linkexpiryinminutes=_LINK_MINUTES, max_results=1000
+            outputdirectoryid=output, directory=directory or ".", linkexpiryinminutes=_LINK_MINUTES, max_results=1000
         )
         with self._asking(f"searched for files of {output!r}"):
-            yield from map(wire, self.connection.batchai.jobs.list_output_files(*self._path, asked, **AGAIN, **options))
+            yield from map(
+                wire, self._connection.batchai.jobs.list_output_files(*self._path, asked, **AGAIN, **options)
+            )
 
     def _reached(self, goal: str) -> bool:
-        if self.state == "failed" and goal != "ended":
+        if self.state == JobState.FAILED and goal != "ended":
             raise self._failure()
-        return self.state in ENDED or (goal == "running" and self.state == "running")
+        return self.state in ENDED or (goal == "running" and self.state == JobState.RUNNING)
 
     def _failure(self) -> JobFailedError:
         reason = self.errors[0] if self.errors else Reason("", "the service gave no reason")
@@ -248,14 +268,14 @@ class Job(Resource):
 
     def _log_names(self) -> list[str]:
         try:
-            return [file.name for file in self.files() if not file.folder]
+            return [file.name for file in self.files() if not file.is_directory]
         except ServiceError:  # the failure itself is worth more than the names that go with it
             return []
 
     def _load(self, document: Document) -> Self:
         properties = document.get("properties") or {}
         execution = properties.get("executionInfo") or {}
-        self.state = str(properties.get("executionState") or "")
+        self.state = JobState.read(str(properties.get("executionState") or ""))
         self.exit_code = execution.get("exitCode")
         self.started = moment(execution.get("startTime"))
         self.ended = moment(execution.get("endTime"))
@@ -267,81 +287,3 @@ class Job(Resource):
 
     def _reasons(self) -> list[str]:
         return [str(reason) for reason in self.errors]
-
-    def _read(self) -> Document:
-        return wire(self.connection.batchai.jobs.get(*self._path))
-
-    def _remove(self) -> Poller:
-        poller: Poller = self.connection.batchai.jobs.begin_delete(*self._path)
-        return poller
-
-
-class JobLog:
-    """One log file of one job, as a ``LogStream`` follows it.
-
-    The local service can hold a request open until there is news: header ``x-batchhvd-wait`` says for how many seconds,
-    ``x-batchhvd-unless`` which answer is none, ``x-batchhvd-job`` whose end is. Others ignore these headers.
-    """
-
-    def __init__(self, job: Job, output: str, name: str) -> None:
-        """Makes it.
-
-        Args:
-            job: whose log it is.
-            output: the output directory's id.
-            name: the file's name, with its folder in the directory.
-        """
-        self.held = False
-        self._job, self._output = job, output
-        self._folder, _, self._name = name.rpartition("/")
-        self._reader = LinkReader(job.connection, f"{name!r} of job {job.name!r} cannot be read")
-        self._tags: dict[str, str] = {}
-
-    def state(self, wait: float) -> str:
-        """Returns the job's state."""
-        with self._job._asking("read"):
-            model = self._job.connection.batchai.jobs.get(*self._job._path, **self._options("state", wait))
-        return self._job._load(wire(model)).state
-
-    def describe(self) -> str:
-        """Says how the job stands."""
-        return f"job {self._job.name!r} is {self._job.describe()}"
-
-    def link(self, wait: float) -> str:
-        """Returns the file's link, or ""."""
-        for document in self._job._listed(self._output, self._folder or ".", **self._options("link", wait)):
-            if document.get("name") == self._name:
-                return str(document.get("downloadUrl") or "")
-        return ""
-
-    def read(self, link: str, start: int, wait: float) -> Iterator[bytes]:
-        """Yields what the file holds from a byte on."""
-        yield from self._reader.read(link, start, self._headers(wait))
-        self._note(self._reader.answer)
-
-    def missing(self) -> NotFoundError | None:
-        """Returns the error where the job succeeded without the file; a failure says itself why there is none."""
-        if self._job.state != "succeeded":
-            return None
-        names = ", ".join(file.name for file in self._job.files(self._output)) or "none"
-        return NotFoundError(
-            f"job {self._job.name!r} has ended without writing {self._name!r}. Its files are: {names}",
-            code="FileNotFound",
-        )
-
-    def _options(self, about: str, wait: float) -> dict[str, Any]:
-        def note(response: Any) -> None:
-            self._note(response.http_response.headers)
-            self._tags[about] = response.http_response.headers.get("x-batchhvd-tag", "")
-
-        tag = self._tags.get(about)
-        return {
-            "headers": {**self._headers(wait), **({"x-batchhvd-unless": tag} if tag else {})},
-            "raw_response_hook": note,
-        }
-
-    def _headers(self, wait: float) -> dict[str, str]:
-        return {"x-batchhvd-wait": f"{wait:g}", "x-batchhvd-job": self._job.id}
-
-    def _note(self, headers: Mapping[str, str]) -> None:
-        self.held = "x-batchhvd-held" in headers

@@ -19,7 +19,7 @@ class Metrics(list[dict[str, float]]):
     test: dict[str, float]
 
     @classmethod
-    def of(cls, text: str, ranks: int | None = None) -> Metrics:
+    def _read(cls, text: str, ranks: int | None = None) -> Metrics:
         """Returns the metrics in a log.
 
         Args:

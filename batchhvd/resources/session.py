@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from batchhvd.errors import ConflictError, ServiceError, SpecError
-from batchhvd.resources.base import Listing
+from batchhvd.resources.base import Listing, children
 from batchhvd.resources.group import ResourceGroup
 from batchhvd.wire import local_service
 from batchhvd.wire.connection import Connection
 from batchhvd.wire.facts.identity import SUBSCRIPTION
 from batchhvd.wire.loopback import Token
+from batchhvd.wire.waiting import Clock
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
@@ -25,19 +27,25 @@ _ENGINE = "processes"
 class Session:
     """A way to one service as one subscription; it can be pickled (without the credential) and used from threads."""
 
-    def __init__(self, connection: Connection) -> None:
-        """Makes a session; ``local`` and ``connect`` do it."""
-        self.connection = connection
+    def __init__(self, connection: Connection, *, clock: Clock | None = None) -> None:
+        """Makes a session; ``local`` and ``connect`` do it.
+
+        Args:
+            connection: the way to the service.
+            clock: the clock that all waiting sleeps by; None for the machine's own.
+        """
+        self.clock = clock
+        self._connection = connection
 
     @property
     def endpoint(self) -> str:
         """The service's URL; of a local service, where it is now."""
-        return self.connection.endpoint
+        return self._connection.endpoint
 
     @property
     def subscription(self) -> str:
         """The subscription's id."""
-        return self.connection.subscription
+        return self._connection.subscription
 
     def create_group(
         self, name: str, *, location: str = "eastus", tags: Mapping[str, str] | None = None
@@ -49,23 +57,35 @@ class Session:
             location: its region; a local service only keeps the word.
             tags: its tags.
         """
-        return ResourceGroup(self.connection, name)._create(location, tags or {})
+        return ResourceGroup(self, name)._create(location, tags or {})
 
     def group(self, name: str) -> ResourceGroup:
         """Returns a handle on a resource group; asks nobody."""
-        return ResourceGroup(self.connection, name)
+        return ResourceGroup(self, name)
 
     def groups(self) -> Listing[ResourceGroup]:
         """Lists the subscription's resource groups."""
-        return Listing(
-            lambda: self.connection.resources.resource_groups.list(),
-            lambda document: ResourceGroup(self.connection, document["name"])._load(document),
-            lambda: self.connection.translating("resource groups cannot be listed"),
-        )
+        return children(ResourceGroup, self)
 
     def close(self) -> None:
         """Closes open connections; the service and its jobs go on, and so does the session when it is used again."""
-        self.connection.close()
+        self._connection.close()
+
+    @property
+    def id(self) -> str:
+        """The subscription's id, as the ids of its resource groups begin."""
+        return f"/subscriptions/{self.subscription}"
+
+    @property
+    def _path(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def _session(self) -> Session:
+        return self
+
+    def _asking(self, verb: str) -> AbstractContextManager[None]:
+        return self._connection.translating(f"subscription {self.subscription!r} cannot be {verb}")
 
     def __enter__(self) -> Self:
         return self
@@ -74,10 +94,10 @@ class Session:
         self.close()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Session) and self.connection == other.connection
+        return isinstance(other, Session) and self._connection == other._connection
 
     def __hash__(self) -> int:
-        return hash(self.connection)
+        return hash(self._connection)
 
     def __repr__(self) -> str:
         return f"Session({self.endpoint!r}, subscription={self.subscription!r})"

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 from urllib.parse import urlsplit
 
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
 from batchhvd.errors import ConflictError, NotFoundError
-from batchhvd.resources.base import Resource
+from batchhvd.resources.base import Parent, Resource
+from batchhvd.resources.file_entry import FileEntry
 from batchhvd.spec.mounts import Mount
 from batchhvd.transfer import copy as transfer
 from batchhvd.transfer.copy import Progress, Transfer
@@ -23,29 +26,8 @@ if TYPE_CHECKING:
     from azure.storage.fileshare import ShareClient
     from typing_extensions import Self
 
+    from batchhvd.resources.group import ResourceGroup
     from batchhvd.resources.storage_account import StorageAccount
-
-
-@frozen
-class Entry:
-    """A file or a folder of a share.
-
-    Attributes:
-        path: its path from the share's root.
-        folder: whether it is a folder.
-        size: bytes; 0 for a folder.
-        modified: when it was last written, or None where the service did not say.
-    """
-
-    path: str
-    folder: bool
-    size: int = 0
-    modified: datetime | None = None
-
-    @property
-    def name(self) -> str:
-        """The last part of the path."""
-        return self.path.rpartition("/")[2]
 
 
 @define(eq=False, repr=False, slots=False)
@@ -60,7 +42,18 @@ class FileShare(Resource):
     quota: int = field(default=0, init=False)
     modified: datetime | None = field(default=None, init=False)
     kind: ClassVar[str] = "share"
+    _plural: ClassVar[str] = "file shares"
     _segment: ClassVar[str] = "/fileServices/default/shares"
+
+    @property
+    def account(self) -> StorageAccount:
+        """The storage account that it belongs to."""
+        return cast("StorageAccount", self._parent)
+
+    @property
+    def group(self) -> ResourceGroup:
+        """The resource group that it belongs to."""
+        return self.account.group
 
     def create_directory(self, path: str) -> None:
         """Creates a directory and those above it; one that is there already is fine.
@@ -72,23 +65,49 @@ class FileShare(Resource):
         for end in range(1, len(parts) + 1):
             self._create_one("/".join(parts[:end]))
 
-    def list(self, folder: str = "", *, recursive: bool = False) -> Iterator[Entry]:
-        """Lists a folder's files and folders by name.
-
-        Args:
-            folder: from the share's root; "" for the root.
-            recursive: also what is in the folders below.
+    def delete_directory(self, path: str) -> None:
+        """Deletes a directory with all that is in it; one that is gone already is fine.
 
         Raises:
-            NotFoundError: there is no such folder.
+            NotFoundError: there is no such share.
         """
-        with self._asking(f"listed at {folder!r}"):
-            found = list(self._client().list_directories_and_files(folder or None, include=["timestamps", "Etag"]))
-        for item in sorted(found, key=lambda item: str(item.name)):
-            path = f"{folder.strip('/')}/{item.name}".lstrip("/")
-            yield Entry(path, bool(item.is_directory), getattr(item, "size", 0) or 0, item.last_modified)
-            if recursive and item.is_directory:
-                yield from self.list(path, recursive=True)
+        path = path.strip("/")
+        with suppress(NotFoundError):
+            for entry in list(self.files(path)):
+                (self.delete_directory if entry.is_directory else self.delete_file)(entry.path)
+        with self._clearing(path):
+            self._client().get_directory_client(path).delete_directory()
+
+    def directory_exists(self, path: str) -> bool:
+        """Says whether the share has a directory at a path.
+
+        Raises:
+            NotFoundError: there is no such share.
+        """
+        with self._asking(f"searched for {path!r}"):
+            return self._client().get_directory_client(path.strip("/")).exists()
+
+    def files(self, directory: str = "", *, recursive: bool = False) -> Iterator[FileEntry]:
+        """Lists a directory's files and directories by name.
+
+        Args:
+            directory: from the share's root; "" for the root.
+            recursive: also what is in the directories below.
+
+        Raises:
+            NotFoundError: there is no such directory.
+        """
+        with self._asking(f"listed at {directory!r}"):
+            options = ["timestamps", "Etag"]
+            found = list(self._client().list_directories_and_files(directory or None, include=options))
+        for item in sorted(found, key=lambda entry: str(entry.name)):
+            path = f"{directory.strip('/')}/{item.name}".lstrip("/")
+            if item.is_directory:
+                yield FileEntry(path, 0, item.last_modified, is_directory=True)
+                yield from self.files(path, recursive=True) if recursive else ()
+            else:
+                size = getattr(item, "size", 0)  # the packages' annotation knows of directories only
+                yield FileEntry(path, size, item.last_modified, open=partial(self._read_file, path))
 
     def mount(self, path: str = "") -> Mount:
         """Returns the share as a job sees it; asks nobody.
@@ -96,11 +115,11 @@ class FileShare(Resource):
         Args:
             path: the directory below ``$AZ_BATCHAI_JOB_MOUNT_ROOT`` where it is mounted; "" for the share's name.
         """
-        made = Mount(self.parent.name, self.name, path or self.name)
+        made = Mount(self.account.name, self.name, path or self.name)
         # A local service's address changes with each start; Azure's own form, the default, stays, and the service knows
         # it. National clouds have another.
-        national = ".file." in (urlsplit(self.parent.endpoint).hostname or "")
-        return evolve(made, url=f"{self.parent.endpoint}/{self.name}") if national else made
+        national = ".file." in (urlsplit(self.account.endpoint).hostname or "")
+        return evolve(made, url=f"{self.account.endpoint}/{self.name}") if national else made
 
     def upload(
         self,
@@ -155,25 +174,37 @@ class FileShare(Resource):
             targets = self._targets(path, to)
             return transfer.download(self._client(), targets, parallel=parallel, progress=progress)
 
-    def has(self, path: str) -> bool:
-        """Says whether the share has a file or folder at a path.
+    def file_exists(self, path: str) -> bool:
+        """Says whether the share has a file at a path.
 
         Raises:
             NotFoundError: there is no such share.
         """
-        path = path.strip("/")
         with self._asking(f"searched for {path!r}"):
-            client = self._client()
-            return client.get_file_client(path).exists() or client.get_directory_client(path).exists()
+            return self._client().get_file_client(path.strip("/")).exists()
 
     def delete_file(self, path: str) -> None:
-        """Deletes a file; one that is gone already is fine."""
+        """Deletes a file; one that is gone already is fine.
+
+        Raises:
+            NotFoundError: there is no such share.
+        """
+        with self._clearing(path):
+            self._client().get_file_client(path.strip("/")).delete_file()
+
+    @contextmanager
+    def _clearing(self, path: str) -> Iterator[None]:
+        """Translates the errors of a deletion; what is gone already is none."""
         try:
             with self._asking(f"cleared of {path!r}"):
-                self._client().get_file_client(path.strip("/")).delete_file()
+                yield
         except NotFoundError as error:
             if error.code == "ShareNotFound":
                 raise
+
+    def _read_file(self, path: str) -> Iterator[bytes]:
+        with self._asking(f"asked for {path!r}"):
+            yield from self._client().get_file_client(path).download_file().chunks()
 
     def _targets(self, path: str, to: str | os.PathLike[str]) -> Sequence[tuple[str, Path]]:
         if path and self._client().get_file_client(path).exists():
@@ -181,16 +212,16 @@ class FileShare(Resource):
             return [(path, target_here(to, name) if Path(to).is_dir() or os.fspath(to).endswith("/") else Path(to))]
         if not path or self._client().get_directory_client(path).exists():
             above = path.rpartition("/")[0]
-            names = [entry.path for entry in self.list(path, recursive=True) if not entry.folder]
+            names = [entry.path for entry in self.files(path, recursive=True) if not entry.is_directory]
         elif is_pattern(path):
             above = fixed_folder(path)
-            found = self.list(above, recursive=True)
-            names = [entry.path for entry in found if not entry.folder and matches(entry.path, path)]
+            found = self.files(above, recursive=True)
+            names = [entry.path for entry in found if not entry.is_directory and matches(entry.path, path)]
         else:
             names, above = [], ""
         if not names:
             raise NotFoundError(
-                f"share {self.name!r} has no file at {path!r}. Look with share.list({path.rpartition('/')[0]!r})",
+                f"share {self.name!r} has no file at {path!r}. Look with share.files({path.rpartition('/')[0]!r})",
                 status=404,
                 code="ResourceNotFound",
                 target=path,
@@ -198,8 +229,8 @@ class FileShare(Resource):
         return [(name, target_here(to, name[len(above) :].lstrip("/"))) for name in names]
 
     def _client(self) -> ShareClient:
-        account: StorageAccount = self.parent
-        return self.connection.share(f"{account._file_endpoint()}/{self.name}", account.name, account.read_key())
+        account = self.account
+        return self._connection.share(f"{account._file_endpoint()}/{self.name}", account.name, account.read_key())
 
     def _create_one(self, path: str) -> None:
         try:
@@ -216,7 +247,11 @@ class FileShare(Resource):
         return super()._load(document)
 
     def _facts(self) -> dict[str, object]:
-        return {"account": self.parent.name}
+        return {"account": self.account.name}
+
+    @classmethod
+    def _pages(cls, parent: Parent) -> Iterable[object]:
+        return cast("StorageAccount", parent)._list_shares()
 
     def _read(self) -> Document:
         found = self._client().get_share_properties()

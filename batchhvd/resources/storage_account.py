@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from attrs import define, field
 
 from batchhvd.errors import ConflictError, NotFoundError
-from batchhvd.resources.base import Listing, Resource
+from batchhvd.resources.base import Listing, Operations, Resource, children
 from batchhvd.resources.share import FileShare
 from batchhvd.wire.connection import AGAIN
 from batchhvd.wire.models import Document, wire
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from batchhvd.resources.group import ResourceGroup
 
 
 @define(eq=False, repr=False, slots=False)
@@ -31,7 +33,17 @@ class StorageAccount(Resource):
     endpoint: str = field(default="", init=False)
     key: str = field(default="", init=False, repr=False)
     kind: ClassVar[str] = "storage account"
+    _plural: ClassVar[str] = "storage accounts"
     _segment: ClassVar[str] = "/providers/Microsoft.Storage/storageAccounts"
+    _operations: ClassVar[Operations] = Operations(
+        "storage", "storage_accounts", "list_by_resource_group", get="get_properties", delete="delete"
+    )
+    _kinds: ClassVar[tuple[type[Resource], ...]] = (FileShare,)
+
+    @property
+    def group(self) -> ResourceGroup:
+        """The resource group that it belongs to."""
+        return cast("ResourceGroup", self._parent)
 
     def create_share(self, name: str) -> FileShare:
         """Creates a file share, or returns the one that is there.
@@ -54,11 +66,7 @@ class StorageAccount(Resource):
 
     def shares(self) -> Listing[FileShare]:
         """Lists the account's file shares."""
-        return Listing(
-            self._list_shares,
-            lambda document: FileShare(self, document["name"])._load(document),
-            lambda: self._asking("searched for file shares"),
-        )
+        return children(FileShare, self)
 
     def read_key(self) -> str:
         """Reads one of the account's keys from the service, once for this handle, and returns it.
@@ -68,7 +76,7 @@ class StorageAccount(Resource):
         """
         if not self.key:
             with self._asking("asked for its keys"):
-                answer = self.connection.storage.storage_accounts.list_keys(*self._path, **AGAIN)
+                answer = self._connection.storage.storage_accounts.list_keys(*self._path, **AGAIN)
             keys = wire(answer).get("keys") or []
             self.key = str(keys[0].get("value") or "") if keys else ""
         return self.key
@@ -76,15 +84,14 @@ class StorageAccount(Resource):
     def _file_endpoint(self) -> str:
         return self.endpoint or self.refresh().endpoint
 
-    def _list_shares(self) -> Iterator[dict[str, Any]]:
-
-        client = self.connection.share_service(self._file_endpoint(), self.name, self.read_key())
+    def _list_shares(self) -> Iterator[Document]:
+        client = self._connection.share_service(self._file_endpoint(), self.name, self.read_key())
         for found in client.list_shares():
             yield {"name": found.name, "properties": {"lastModified": found.last_modified, "quota": found.quota}}
 
     def _create(self, location: str, sku: str, timeout: float) -> Self:
-        body: Any = {"location": location, "sku": {"name": sku}, "kind": "StorageV2"}
-        return self._created(lambda: self.connection.storage.storage_accounts.begin_create(*self._path, body), timeout)
+        body = {"location": location, "sku": {"name": sku}, "kind": "StorageV2"}
+        return self._created(lambda: self._connection.storage.storage_accounts.begin_create(*self._path, body), timeout)
 
     def _load(self, document: Document) -> Self:
         properties = document.get("properties") or {}
@@ -95,34 +102,25 @@ class StorageAccount(Resource):
     def _facts(self) -> dict[str, object]:
         return {"location": self.location, **super()._facts()}
 
-    def _children(self) -> Iterator[Resource]:
-        yield from self.shares()
 
-    def _read(self) -> Document:
-        return wire(self.connection.storage.storage_accounts.get_properties(*self._path))
-
-    def _remove(self) -> None:
-        self.connection.storage.storage_accounts.delete(*self._path)
-
-
-def find_account(group: Resource, name: str) -> StorageAccount:
+def find_account(group: ResourceGroup, name: str) -> StorageAccount:
     """Returns the storage account of a name: in the group, else wherever the subscription has it.
 
     Raises:
         NotFoundError: the subscription has none of this name.
     """
-    account = StorageAccount(group, name)
+    account = group.storage_account(name)
     if account.exists():
         return account
     with group._asking("searched for storage accounts"):
-        for model in group.connection.storage.storage_accounts.list():
+        for model in group._connection.storage.storage_accounts.list():
             found = wire(model)
             if str(found.get("name")).lower() == name.lower():
-                place = type(group)(group.connection, str(found["id"]).split("/")[4])
-                return StorageAccount(place, name)._load(found)
+                place = group.session.group(str(found["id"]).split("/")[4])
+                return place.storage_account(name)._load(found)
     raise NotFoundError(
         f"there is no storage account {name!r} in this subscription, and the job mounts it. Create it with "
-        "group.create_storage(), or correct the name",
+        "group.create_storage_account(), or correct the name",
         status=404,
         code="ResourceNotFound",
         target=account.id,

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from attrs import define, field
 
 from batchhvd.errors import BadRequestError, NotFoundError
-from batchhvd.resources.base import Resource
 from batchhvd.resources.cluster import Cluster
 from batchhvd.resources.share import FileShare
 from batchhvd.resources.storage_account import find_account
 from batchhvd.spec.cluster import AutoScale
 from batchhvd.spec.mounts import Mount
+
+if TYPE_CHECKING:
+    from batchhvd.resources.group import ResourceGroup
 
 
 @define
@@ -22,14 +26,14 @@ class Survey:
         on: the cluster that the job would run on.
     """
 
-    group: Resource
+    group: ResourceGroup
     on: Cluster
     _shares: dict[tuple[str, str], FileShare | None] = field(factory=dict, init=False)
 
     @property
     def local(self) -> bool:
         """Whether it is the service of this machine."""
-        return self.group.connection.loopback
+        return self.group._connection.loopback
 
     def cluster(self) -> tuple[str, str, int] | None:
         """Returns the cluster's name, kind of machine and how many nodes it can have; None where it is not there."""
@@ -45,7 +49,7 @@ class Survey:
     def has_file(self, mount: Mount, path: str) -> bool | None:
         """Says whether a share has a file or folder; None where it has no such share."""
         share = self._share(mount)
-        return None if share is None else not path or share.has(path)
+        return None if share is None else not path or share.file_exists(path) or share.directory_exists(path)
 
     def _share(self, mount: Mount) -> FileShare | None:
         known = (mount.account, mount.share)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from attrs import define, field
 
 from batchhvd.errors import SpecError
-from batchhvd.resources.base import Listing, Poller, Resource
+from batchhvd.resources.base import Listing, Operations, Resource, children
 from batchhvd.resources.cluster import Cluster
 from batchhvd.resources.experiment import Experiment
 from batchhvd.resources.storage_account import find_account
 from batchhvd.spec.cluster import AutoScale, ClusterSpec
-from batchhvd.wire.models import Document, wire
+from batchhvd.wire.models import Document
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from batchhvd.resources.group import ResourceGroup
 
 
 @define(eq=False, repr=False, slots=False)
@@ -31,7 +33,15 @@ class Workspace(Resource):
     location: str = field(default="", init=False)
     tags: Mapping[str, str] = field(factory=dict, init=False)
     kind: ClassVar[str] = "workspace"
+    _plural: ClassVar[str] = "workspaces"
     _segment: ClassVar[str] = "/providers/Microsoft.BatchAI/workspaces"
+    _operations: ClassVar[Operations] = Operations("batchai", "workspaces", "list_by_resource_group")
+    _kinds: ClassVar[tuple[type[Resource], ...]] = (Cluster, Experiment)
+
+    @property
+    def group(self) -> ResourceGroup:
+        """The resource group that it belongs to."""
+        return cast("ResourceGroup", self._parent)
 
     def create_experiment(self, name: str, *, timeout: float = 600.0) -> Experiment:
         """Creates an experiment, or returns the one that is there."""
@@ -43,11 +53,7 @@ class Workspace(Resource):
 
     def experiments(self) -> Listing[Experiment]:
         """Lists the workspace's experiments."""
-        return Listing(
-            lambda: self.connection.batchai.experiments.list_by_workspace(*self._path),
-            lambda document: Experiment(self, document["name"])._load(document),
-            lambda: self._asking("searched for experiments"),
-        )
+        return children(Experiment, self)
 
     def create_cluster(
         self,
@@ -75,7 +81,7 @@ class Workspace(Resource):
                 "a cluster is made of a spec or of a vm_size", remedy='give one of them, as vm_size="Standard_NC6"'
             )
         chosen = spec or ClusterSpec(vm_size=vm_size, nodes=nodes)
-        keys = {account: find_account(self.parent, account).read_key() for account in chosen.accounts()}
+        keys = {account: find_account(self.group, account).read_key() for account in chosen._accounts()}
         return Cluster(self, name)._create(chosen, keys, timeout)
 
     def cluster(self, name: str) -> Cluster:
@@ -84,16 +90,12 @@ class Workspace(Resource):
 
     def clusters(self) -> Listing[Cluster]:
         """Lists the workspace's clusters."""
-        return Listing(
-            lambda: self.connection.batchai.clusters.list_by_workspace(*self._path),
-            lambda document: Cluster(self, document["name"])._load(document),
-            lambda: self._asking("searched for clusters"),
-        )
+        return children(Cluster, self)
 
     def _create(self, location: str, tags: Mapping[str, str], timeout: float) -> Self:
         body = {"location": location, "tags": dict(tags)}
         return self._created(
-            lambda: self.connection.batchai.workspaces.begin_create(*self._path, parameters=body), timeout
+            lambda: self._connection.batchai.workspaces.begin_create(*self._path, parameters=body), timeout
         )
 
     def _load(self, document: Document) -> Self:
@@ -103,14 +105,3 @@ class Workspace(Resource):
 
     def _facts(self) -> dict[str, object]:
         return {"location": self.location, **super()._facts()}
-
-    def _children(self) -> Iterator[Resource]:
-        yield from self.clusters()
-        yield from self.experiments()
-
-    def _read(self) -> Document:
-        return wire(self.connection.batchai.workspaces.get(*self._path))
-
-    def _remove(self) -> Poller:
-        poller: Poller = self.connection.batchai.workspaces.begin_delete(*self._path)
-        return poller

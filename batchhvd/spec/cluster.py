@@ -48,7 +48,7 @@ class AutoScale:
             problem = f"{self.minimum} to {self.maximum} nodes, beginning with {self.initial}, cannot be"
             raise SpecError(problem, remedy="give minimum ≤ initial ≤ maximum")
 
-    def block(self) -> dict[str, int]:
+    def to_document(self) -> dict[str, int]:
         """Returns the wire's ``autoScale`` object."""
         counts = {"minimumNodeCount": self.minimum, "maximumNodeCount": self.maximum}
         return {**counts, **({"initialNodeCount": self.initial} if self.initial != self.minimum else {})}
@@ -122,16 +122,16 @@ class ClusterSpec:
         with specdocument.placed(source, "/properties"):
             return cls(**fields)
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """Returns the wire's document, without password and keys."""
-        found: dict[str, Any] = specdocument.public(self.request({}))
+        found: dict[str, Any] = specdocument.public(self._request({}))
         return {**({"location": self.location} if self.location else {}), **found}
 
-    def request(self, keys: Mapping[str, str]) -> dict[str, Any]:
+    def _request(self, keys: Mapping[str, str]) -> dict[str, Any]:
         """Returns the body that creates the cluster, keys and password included.
 
         Args:
-            keys: account keys by account name, for the ``accounts`` that need one.
+            keys: account keys by account name, for the accounts that need one.
         """
         account = {
             "adminUserName": self.user,
@@ -147,17 +147,17 @@ class ClusterSpec:
         properties = specdocument.merged(specdocument.cleaned(fixed), self.extra)
         return {"properties": specdocument.with_keys(properties, keys)}
 
-    def accounts(self) -> tuple[str, ...]:
-        """Returns the names of the storage accounts whose keys ``request`` needs."""
+    def _accounts(self) -> tuple[str, ...]:
+        """Returns the names of the storage accounts whose keys the request needs."""
         return specdocument.accounts(self.extra)
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes a cluster.json, without password and keys."""
-        specdocument.written(path, "cluster", self.document())
+        specdocument.written(path, "cluster", self.to_document())
 
     def _scale(self) -> dict[str, Any]:
         if isinstance(self.nodes, AutoScale):
-            return {"autoScale": self.nodes.block()}
+            return {"autoScale": self.nodes.to_document()}
         return {"manual": {"targetNodeCount": self.nodes}}
 
 

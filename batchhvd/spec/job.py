@@ -189,7 +189,7 @@ class JobSpec:
         return cls._open(Source(dict(document)), account, mounts)
 
     @classmethod
-    def from_job(cls, document: Mapping[str, Any]) -> JobSpec:
+    def _from_job(cls, document: Mapping[str, Any]) -> JobSpec:
         """Returns the value of a job as the service shows it: what the service added is left out."""
         return cls(**jobfields.fields(Source({"properties": jobfields.shown(document["properties"])})))
 
@@ -200,17 +200,17 @@ class JobSpec:
         with specdocument.placed(opened, "/properties"):
             return cls(**fields, warnings=notices)
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """Returns the wire's document, without any key, password or secret value."""
         found: dict[str, Any] = specdocument.public(self._document([{"name": name} for name in self.secrets]))
         return found
 
-    def request(self, cluster: str, keys: Mapping[str, str]) -> dict[str, Any]:
+    def _request(self, cluster: str, keys: Mapping[str, str]) -> dict[str, Any]:
         """Returns the body that creates the job, keys and secret values included.
 
         Args:
             cluster: the id of the cluster that it runs on.
-            keys: account keys by account name, for the ``accounts`` that need one.
+            keys: account keys by account name, for the accounts that need one.
         """
         body = self._document([_secret(name, value) for name, value in self.secrets.items()])
         body["properties"]["cluster"] = {"id": cluster}
@@ -218,14 +218,14 @@ class JobSpec:
         found: dict[str, Any] = specdocument.with_keys(body, {**keys, **own})
         return found
 
-    def accounts(self) -> tuple[str, ...]:
-        """Returns the names of the storage accounts whose keys ``request`` needs."""
+    def _accounts(self) -> tuple[str, ...]:
+        """Returns the names of the storage accounts whose keys the request needs."""
         own = {mount.account for mount in self.mounts if mount.key}
         return tuple(name for name in specdocument.accounts(self._document([])) if name not in own)
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes a job.json, without any key, password or secret value."""
-        specdocument.written(path, "job", self.document())
+        specdocument.written(path, "job", self.to_document())
 
     def _document(self, secrets: list[dict[str, Any]]) -> dict[str, Any]:
         image = {"imageSourceRegistry": {"image": self.image}}
@@ -237,20 +237,20 @@ class JobSpec:
             "mountVolumes": self._volumes(),
             "jobPreparation": {"commandLine": self.preparation},
             "containerSettings": image,
-            "inputDirectories": [directory.block() for directory in self.inputs],
-            "outputDirectories": [directory.block() for directory in self.outputs],
+            "inputDirectories": [directory.to_document() for directory in self.inputs],
+            "outputDirectories": [directory.to_document() for directory in self.outputs],
             "environmentVariables": [{"name": name, "value": value} for name, value in self.environment.items()],
             "secrets": secrets,
             "constraints": {"maxWallClockTime": longest},
         }
         cluster = {"cluster": {"id": self.cluster}} if self.cluster else {}
-        task = {self.task.wire: self.task.block()}
+        task = {self.task.wire: self.task.to_document()}
         return {"properties": specdocument.merged({**specdocument.cleaned(fixed), **cluster, **task}, self.extra)}
 
     def _volumes(self) -> dict[str, list[dict[str, Any]]]:
-        found = {"azureFileShares": [mount.block() for mount in self.mounts]}
+        found = {"azureFileShares": [mount.to_document() for mount in self.mounts]}
         for volume in self.volumes:
-            found.setdefault(volume.kind, []).append(volume.block())
+            found.setdefault(volume.kind, []).append(volume.to_document())
         return found
 
 

@@ -82,13 +82,13 @@ class Mount:
     def __str__(self) -> str:
         return f"{ROOT}/{self.path}"
 
-    def block(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """Returns the wire's ``azureFileShares`` item, without the key."""
         fields = {"accountName": self.account, "azureFileUrl": self.url, "relativeMountPath": self.path}
         return {**fields, **self.extra}
 
     @classmethod
-    def from_block(cls, block: Mapping[str, Any]) -> Mount:
+    def from_document(cls, block: Mapping[str, Any]) -> Mount:
         """Returns the mount of an ``azureFileShares`` item; the account may stand in its address only.
 
         Raises:
@@ -146,6 +146,6 @@ class Volume:
     def __str__(self) -> str:
         return f"{ROOT}/{self.path}"
 
-    def block(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """Returns the wire's item of the list ``kind``."""
         return {**self.settings, "relativeMountPath": self.path}

@@ -87,7 +87,7 @@ def _task(source: Source, properties: Mapping[str, Any]) -> Task:
     if name not in TOOLKITS:
         return OtherToolkit(name, block)
     with placed(source, f"/properties/{name}"):
-        task: Task = TOOLKITS[name].from_block({field: value for field, value in block.items() if value is not None})
+        task: Task = TOOLKITS[name].from_document({field: value for field, value in block.items() if value is not None})
     return task
 
 
@@ -127,7 +127,7 @@ def _volumes(source: Source, block: Mapping[str, Any]) -> dict[str, Any]:
         for kind in KINDS
         for volume in _each(source, f"{at}/{kind}", block.get(kind, ()), partial(_volume, kind))
     ]
-    mounts = _each(source, f"{at}/azureFileShares", block.get("azureFileShares", ()), Mount.from_block)
+    mounts = _each(source, f"{at}/azureFileShares", block.get("azureFileShares", ()), Mount.from_document)
     return {"mounts": mounts, "volumes": volumes, "rest": {"mountVolumes": other}}
 
 
@@ -147,8 +147,8 @@ def _each(source: Source, at: str, items: Any, make: Callable[[Any], _Value]) ->
 def _directories(source: Source, rest: dict[str, Any]) -> dict[str, Any]:
     inputs, outputs = rest.pop("inputDirectories", ()), rest.pop("outputDirectories", ())
     return {
-        "inputs": _each(source, "/properties/inputDirectories", inputs, InputDirectory.from_block),
-        "outputs": _each(source, "/properties/outputDirectories", outputs, OutputDirectory.from_block),
+        "inputs": _each(source, "/properties/inputDirectories", inputs, InputDirectory.from_document),
+        "outputs": _each(source, "/properties/outputDirectories", outputs, OutputDirectory.from_document),
     }
 
 

@@ -29,7 +29,7 @@ class Block:
     _names: ClassVar[Mapping[str, str]]
     extra: Mapping[str, Any] = field(factory=dict, kw_only=True, repr=False)
 
-    def block(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """Returns the wire's object; what equals its default is left out."""
         known = fields_dict(type(self))
         values = {wire: getattr(self, name) for name, wire in self._names.items()}
@@ -37,7 +37,7 @@ class Block:
         return {**{wire: value for wire, value in values.items() if value != defaults[wire]}, **self.extra}
 
     @classmethod
-    def from_block(cls, block: Mapping[str, Any]) -> Any:
+    def from_document(cls, block: Mapping[str, Any]) -> Any:
         """Returns the value (of this class) of an object of the wire."""
         names = {wire: name for name, wire in cls._names.items()}
         values = {names[wire]: value for wire, value in block.items() if wire in names}
@@ -120,7 +120,7 @@ class OtherToolkit:
     wire: str
     settings: Mapping[str, Any] = field(factory=dict)
 
-    def block(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """Returns the wire's settings block."""
         return dict(self.settings)
 

@@ -147,6 +147,10 @@ class Connection:
 
         return self._made(BatchAI(self.credential, self.subscription, self._endpoint, **self._options()))
 
+    def operations(self, client: str, group: str) -> Any:
+        """Returns a group of operations of one of the three clients, by their names."""
+        return getattr(getattr(self, client), group)
+
     @cached_property
     def links(self) -> PipelineClient[Any, Any]:
         """The client for links that carry their own permission, such as those of output files."""

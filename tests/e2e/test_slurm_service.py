@@ -40,7 +40,7 @@ def test_a_job_on_four_nodes_outlives_a_killed_service(session: batchhvd.Session
     workspace = session.create_group("g", location="eastus").create_workspace("w")
     experiment = workspace.create_experiment("e")
     cluster = workspace.create_cluster("c", vm_size="Standard_NC6", nodes=4)
-    share = session.group("g").create_storage("account").create_share("share")
+    share = session.group("g").create_storage_account("account").create_share("share")
     (tmp_path / "waits.py").write_text(WAITS)
     share.upload(tmp_path / "waits.py")
     mount = share.mount("ablage")

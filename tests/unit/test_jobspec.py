@@ -94,8 +94,8 @@ def test_published_files_come_back_as_they_were(name):
     expected.pop("$schema", None)
     for share in expected["properties"].get("mountVolumes", {}).get("azureFileShares", ()):
         share["accountName"] = "examplestore"  # filled in
-    assert spec.document() == expected
-    assert JobSpec.from_document(spec.document()) == spec
+    assert spec.to_document() == expected
+    assert JobSpec.from_document(spec.to_document()) == spec
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -135,7 +135,7 @@ def test_blob_containers_and_outputs_are_read():
     assert spec.volumes[0] / "unlabeled_images" == spec.inputs[1].path
     assert spec.outputs == (OutputDirectory("LABEL", "$AZ_BATCHAI_JOB_MOUNT_ROOT/logs"),)
     assert isinstance(spec.task, CustomMpi)
-    assert spec.accounts() == ("a",)
+    assert spec._accounts() == ("a",)
 
 
 def test_older_fields_are_accepted_with_a_warning():
@@ -150,7 +150,7 @@ def test_unknown_fields_are_kept_and_said():
     document = json.loads(job(zzzOwnField={"deep": [1]}))
     with pytest.warns(UserWarning, match='"zzzOwnField" is no field of the published schema'):
         spec = JobSpec.from_document(document)
-    assert spec.document() == document
+    assert spec.to_document() == document
 
 
 # --- what is wrong is said with its place ---
@@ -285,7 +285,7 @@ def test_a_key_placeholder_means_that_the_client_looks_it_up():
         "credentials": {"accountKey": "<AZURE_BATCHAI_STORAGE_KEY>"},
     }
     spec = JobSpec.from_document(json.loads(job(mountVolumes={"azureFileShares": [share]})), account="acc")
-    assert spec.accounts() == ("acc",)
+    assert spec._accounts() == ("acc",)
 
 
 # --- keys and secrets ---
@@ -306,14 +306,14 @@ def secretive() -> JobSpec:
 
 def test_no_secret_is_in_a_document_or_a_repr():
     spec = secretive()
-    assert "S3CRET" not in repr(spec) + repr(spec.mounts) + json.dumps(spec.document())
-    assert spec.document()["properties"]["secrets"] == [{"name": "TOKEN"}]
+    assert "S3CRET" not in repr(spec) + repr(spec.mounts) + json.dumps(spec.to_document())
+    assert spec.to_document()["properties"]["secrets"] == [{"name": "TOKEN"}]
 
 
 def test_a_request_has_them_and_the_keys_that_were_looked_up():
     spec = secretive()
-    assert spec.accounts() == ("b",)
-    properties = spec.request("/the/cluster", {"b": "S3CRET4"})["properties"]
+    assert spec._accounts() == ("b",)
+    properties = spec._request("/the/cluster", {"b": "S3CRET4"})["properties"]
     assert properties["cluster"] == {"id": "/the/cluster"}
     assert properties["mountVolumes"]["azureFileShares"][0]["credentials"] == {"accountKey": "S3CRET1"}
     assert properties["mountVolumes"]["azureBlobFileSystems"][0]["credentials"] == {"accountKey": "S3CRET4"}
@@ -323,7 +323,7 @@ def test_a_request_has_them_and_the_keys_that_were_looked_up():
 
 def test_a_job_as_the_service_shows_it_equals_its_spec():
     spec = evolve(tutorial(), environment={"A": "1"})
-    shown = spec.request("/c", {"mystorageaccount": "k"})
+    shown = spec._request("/c", {"mystorageaccount": "k"})
     share = shown["properties"]["mountVolumes"]["azureFileShares"][0]
     share.update(credentials={}, fileMode="0777", directoryMode="0777")
     shown["properties"]["horovodSettings"]["processCount"] = 4
@@ -338,7 +338,7 @@ def test_a_job_as_the_service_shows_it_equals_its_spec():
     shown["properties"].update(added)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = JobSpec.from_job({"name": "j", **shown})
+        found = JobSpec._from_job({"name": "j", **shown})
     assert found == spec
     assert found.cluster == "/c"
 
@@ -364,14 +364,14 @@ def test_a_path_that_leads_out_is_refused(below):
     "url", ["http://127.0.0.1:8080/acc/my%20share", "https://acc.file.core.windows.net/my%20share/"]
 )
 def test_host_style_and_path_style_addresses(url):
-    mount = Mount.from_block({"azureFileUrl": url, "relativeMountPath": "m"})
+    mount = Mount.from_document({"azureFileUrl": url, "relativeMountPath": "m"})
     assert (mount.account, mount.share) == ("acc", "my share")
-    assert mount.block()["azureFileUrl"] == url
+    assert mount.to_document()["azureFileUrl"] == url
 
 
 def test_two_accounts_for_one_share_are_refused():
     with pytest.raises(SpecError, match='"other" is not the account of'):
-        Mount.from_block({"azureFileUrl": "https://acc.file.x/s", "accountName": "other", "relativeMountPath": "m"})
+        Mount.from_document({"azureFileUrl": "https://acc.file.x/s", "accountName": "other", "relativeMountPath": "m"})
 
 
 def test_what_python_gives_is_checked_too():

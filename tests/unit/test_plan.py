@@ -56,7 +56,7 @@ def test_a_job_that_is_fine() -> None:
 
 def test_three_forms_and_no_secret_in_any() -> None:
     found = plan()
-    text, table, document = str(found), found.table(), json.dumps(found.document())
+    text, table, document = str(found), found.table(), json.dumps(found.to_document())
     assert "4: 1 on each node" in text and ("launch", "horovod") in table
     assert json.loads(document)["nodes"][1]["ranks"] == [1]
     assert "hidden" not in text + document + found._repr_html_()

@@ -149,7 +149,7 @@ def test_a_job_file_becomes_a_script_with_what_is_left_to_do() -> None:
     path = CASES / "tutorial-4-nodes.json"
     if not path.exists():
         pytest.skip("the published cases are not here")
-    document = JobSpec.read(path, account="examplestore").document()
+    document = JobSpec.read(path, account="examplestore").to_document()
     made = from_job_file("slurm", document, Path("/home/me/cifar"))
     assert directives(made)["nodes"] == "4"
     assert "the share myshare of the storage account examplestore" in made

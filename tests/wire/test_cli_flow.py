@@ -90,7 +90,7 @@ def test_the_tutorial_command_by_command(line: Line) -> None:
     assert sorted(out.splitlines())[1:] == ["bytes ä of rank 0 of 2", "bytes ä of rank 1 of 2"]
     assert line("job", "show", "cifar_distributed", "--query", "executionState") == '"succeeded"\n'
     assert line.json("cluster", "show", "nc6cluster", "--query", "nodeStateCounts")["unusableNodeCount"] == 0
-    names = [file["name"] for file in line.json("job", "files", "cifar_distributed")]
+    names = [file["path"] for file in line.json("job", "files", "cifar_distributed")]
     assert {"stdout.txt", "stderr.txt"} < set(names)
     assert line("job", "logs", "cifar_distributed") == out
     assert line("job", "logs", "cifar_distributed", "--no-follow", "--cursor", "5") == out.encode()[5:].decode()
