@@ -8,7 +8,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,14 @@ from attrs import evolve
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from batchhvd._version import __version__
 from batchhvd.errors import AccessDeniedError, BadRequestError, NotFoundError, ServiceError
 from batchhvd.service.arm import groups as arm
 from batchhvd.service.arm import storage_accounts as accounts
 from batchhvd.service.batchai import clusters, jobs
 from batchhvd.service.batchai import file_servers as fileservers
+from batchhvd.service.batchai import kinds as batchai
 from batchhvd.service.batchai import output_files as outputs
-from batchhvd.service.batchai import workspaces as batchai
 from batchhvd.service.description.published import VERSION, Description, Operation
 from batchhvd.service.http import paging, tokens
 from batchhvd.service.http.exchange import Answer, Ask, FileService, Handler, Here, read_json
@@ -47,6 +48,7 @@ _ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
 _TOKEN = re.compile(r"/(?:[^/]+/)?(oauth2/token|oauth2/v2\.0/token)/?", re.IGNORECASE)
 _CONFIGURATION = re.compile(r"/([^/]+)/v2\.0/\.well-known/openid-configuration", re.IGNORECASE)
 _WRITES = frozenset({"PUT", "PATCH", "DELETE"})
+_DRY_RUN = "x-batchhvd-dry-run"
 _LARGEST = 4 * 1024 * 1024
 # A scheduler that is done this soon spares the client a second look.
 _PATIENCE, _STEP = 0.4, 0.02
@@ -139,7 +141,7 @@ class App:
             return
         self._touch()
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        host = headers.get("host", "")
+        host, send = headers.get("host", ""), _named(send)
         if _HOSTS.fullmatch(host) and _for_files(host, scope):
             await self._here.files(scope, receive, send)
             return
@@ -178,8 +180,9 @@ class App:
             return summary.answer(self._here)
         query = _query(request)
         body = await _body(request)
-        act = self._prepare(request.method, path, query, body, base)
-        return await self._settle(self._do(request.method, act))
+        dry_run = _dry_run(headers)
+        act = self._prepare(request.method, path, query, body, base, dry_run)
+        return act() if dry_run else await self._settle(self._do(request.method, act))
 
     def _do(self, method: str, act: Callable[[], Answer]) -> Answer:
         """Acts; what writes does so in one transaction, so that the scheduler cannot take a parent away meanwhile."""
@@ -227,13 +230,19 @@ class App:
                 code="AuthenticationFailed",
             )
 
-    def _prepare(self, method: str, path: str, query: dict[str, str], body: bytes, base: str) -> Callable[[], Answer]:
+    def _prepare(
+        self, method: str, path: str, query: dict[str, str], body: bytes, base: str, dry_run: bool
+    ) -> Callable[[], Answer]:
         """Returns the checked request as something to call."""
         match = self._match(method, path, query)
+        if dry_run and not (isinstance(match.target, Operation) and match.target.id == "Jobs_Create"):
+            raise BadRequestError(
+                f"{_DRY_RUN} is possible only for creating a job.", status=400, code="DryRunNotSupported"
+            )
         _check_subscription(match.names.get("subscriptionId") or match.names.get("subscription"))
         if "api-version" not in query:
             raise BadRequestError("The query has no api-version.", status=400, code="MissingApiVersionParameter")
-        ask = Ask(method, path, match.names, query, read_json(body), base)
+        ask = Ask(method, path, match.names, query, read_json(body), base, dry_run=dry_run)
         if isinstance(match.target, Operation):
             return partial(self._handlers[match.target.id], self._here, self._checked(match.target, ask))
         return partial(match.target, self._here, ask)
@@ -256,6 +265,25 @@ class App:
                 except BadRequestError:
                     continue
         return self._routes.match(method, path)
+
+
+def _named(send: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
+    """Returns a ``send`` that adds to each answer which service gave it."""
+
+    async def named(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [(b"x-batchhvd-service", __version__.encode()), *message["headers"]]}
+        await send(message)
+
+    return named
+
+
+def _dry_run(headers: Mapping[str, str]) -> bool:
+    """Says whether a request is only to be checked; a word that could be meant so must not create anything."""
+    word = headers.get(_DRY_RUN, "false").lower()
+    if word not in ("true", "false"):
+        raise BadRequestError(f"{_DRY_RUN} must be true or false, not '{word}'.", status=400, code="InvalidHeaderValue")
+    return word == "true"
 
 
 def _for_files(host: str, scope: Mapping[str, Any]) -> bool:

@@ -12,9 +12,10 @@ from typing import Any
 from batchhvd.engines import base
 from batchhvd.errors import EngineError
 from batchhvd.service.mounts import model as mounts
-from batchhvd.service.mounts.model import Mount
+from batchhvd.service.mounts.model import MountPoint
 from batchhvd.service.scheduler import task as environment
-from batchhvd.service.scheduler.task import Plan, Run, Site
+from batchhvd.service.scheduler.layout import TaskLayout
+from batchhvd.service.scheduler.task import Attempt, Site
 from batchhvd.service.store.records import Record
 from batchhvd.wire.facts.mount_roots import CLUSTER_ROOT, JOB_ROOT
 
@@ -37,7 +38,7 @@ def script(format: str, document: Mapping[str, Any], folder: Path) -> str:
     return base.export(format, own.task, list(_notes(document["properties"], folder)))
 
 
-def _plan(document: Mapping[str, Any], folder: Path) -> Plan:
+def _plan(document: Mapping[str, Any], folder: Path) -> TaskLayout:
     count = int(document["properties"]["nodeCount"])
     properties = {**document["properties"], "jobOutputDirectoryPathSegment": folder.name}
     job = Record(folder.name, "jobs", "", {"name": folder.name, "properties": properties}, _private(properties), 1)
@@ -45,7 +46,7 @@ def _plan(document: Mapping[str, Any], folder: Path) -> Plan:
     targets = {mount: _place(mount, folder) for mount in environment.mounts_of(job, cluster)}
     names = tuple(f"node-{number}" for number in range(1, count + 1))
     try:
-        return environment.build(job, cluster, targets, Run(folder, names), Site(sys.executable))
+        return environment.build(job, cluster, targets, Attempt(folder, names), Site(sys.executable))
     except ValueError as error:
         raise EngineError(f"{error} lies on no share that the job mounts", engine="export") from None
 
@@ -55,7 +56,7 @@ def _private(properties: Mapping[str, Any]) -> dict[str, Any]:
     return {"secrets": dict.fromkeys(names, "")}
 
 
-def _place(mount: Mount, folder: Path) -> Path:
+def _place(mount: MountPoint, folder: Path) -> Path:
     return folder / _BELOW[mount.root] / mount.path
 
 

@@ -13,7 +13,8 @@ from batchhvd.service.description.schema import Schema
 from batchhvd.service.http import paging
 from batchhvd.service.http.exchange import Answer, Ask, Handler, Here
 from batchhvd.service.store import trash
-from batchhvd.service.store.records import Record, Store
+from batchhvd.service.store.accounts import find
+from batchhvd.service.store.records import Record
 
 _TAGS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
 _SKU: Schema = {"required": ["name"], "properties": {"name": {"type": "string"}}}
@@ -35,24 +36,6 @@ _KEY: Schema = {
 # Source: Azure's rule for account names; the reserved ones are first segments of other paths.
 _NAME = re.compile(r"[a-z0-9]{3,24}")
 RESERVED = frozenset({"subscriptions", "providers", "metadata", "tenants", "adfs", "common", "organizations"})
-
-
-def keys_of(store: Store, account: str) -> list[str] | None:
-    """Returns the keys of an account, in base64, or None where there is no such account.
-
-    A file server's directory is served like a share, so each has an account of its own, which is listed nowhere.
-    """
-    record = find(store, account)
-    if record is not None:
-        return [key["value"] for key in record.private["keys"]]
-    servers = store.list("fileServers")
-    return next((server.private["keys"] for server in servers if server.private["account"] == account), None)
-
-
-def find(store: Store, account: str) -> Record | None:
-    """Returns an account by its name, which is unique over all groups, or None."""
-    tail = f"/{account.lower()}"
-    return next((r for r in store.list("storageAccounts") if r.id.lower().endswith(tail)), None)
 
 
 def put_account(here: Here, ask: Ask) -> Answer:

@@ -6,7 +6,7 @@ from typing import Any
 
 from batchhvd.errors import ConflictError
 from batchhvd.service.batchai import redact
-from batchhvd.service.batchai.workspaces import MOST_NODES, alive, find, fresh, name_of, named, open_parent
+from batchhvd.service.batchai.kinds import MOST_NODES, alive, find, fresh, name_of, named, open_parent
 from batchhvd.service.description.schema import Problem, refuse
 from batchhvd.service.http import paging
 from batchhvd.service.http.exchange import Answer, Ask, Document, Here

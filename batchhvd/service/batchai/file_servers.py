@@ -7,7 +7,7 @@ import secrets
 
 from batchhvd.errors import ConflictError
 from batchhvd.service.batchai import redact
-from batchhvd.service.batchai.workspaces import alive, find, fresh, name_of, open_parent, parent_of
+from batchhvd.service.batchai.kinds import alive, find, fresh, name_of, open_parent, parent_of
 from batchhvd.service.description.schema import Problem, refuse
 from batchhvd.service.http.exchange import Answer, Ask, Document, Here
 from batchhvd.service.store import trash

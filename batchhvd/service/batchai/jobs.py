@@ -8,7 +8,7 @@ from batchhvd.errors import ConflictError
 from batchhvd.service.arm import operations
 from batchhvd.service.batchai import redact
 from batchhvd.service.batchai.clusters import BY_NODE, logins, most_nodes
-from batchhvd.service.batchai.workspaces import alive, find, fresh, name_of, named, open_parent
+from batchhvd.service.batchai.kinds import alive, find, fresh, name_of, named, open_parent
 from batchhvd.service.description.schema import Problem, refuse
 from batchhvd.service.http import paging
 from batchhvd.service.http.exchange import Answer, Ask, Document, Here
@@ -23,7 +23,10 @@ _WEEK = {"maxWallClockTime": "P7D"}
 
 
 def create(here: Here, ask: Ask) -> Answer:
-    """Checks a job and queues it; again with the same content it changes nothing."""
+    """Checks a job and queues it; again with the same content it changes nothing.
+
+    A dry run stops before the job is written and answers with the document that a GET would show.
+    """
     parent, name = open_parent(here, ask, "jobs"), name_of(ask, "jobs")
     properties = ask.body["properties"]
     refuse(_toolkit_problems(properties))
@@ -33,13 +36,16 @@ def create(here: Here, ask: Ask) -> Answer:
         return _repeat(alive(old), _asked(properties))
     cluster = here.store.get(properties["cluster"]["id"])
     refuse(_problems(here, properties, cluster))
-    record = _put(here, parent, name, properties, cluster, ask.warnings)
-    return Answer(200, record.document)
+    document, private = _made(here, parent, name, properties, cluster, ask.warnings)
+    if not ask.dry_run:
+        here.store.put(document["id"], "jobs", parent.id, document, private)
+    return Answer(200, document)
 
 
-def _put(
+def _made(
     here: Here, parent: Record, name: str, properties: Document, cluster: Record | None, warnings: tuple[str, ...]
-) -> Record:
+) -> tuple[Document, Document]:
+    """Returns the document of a new job and what is kept beside it."""
     wanted, unique = redact.visible(properties), str(uuid.uuid4())
     document = fresh(here, parent, "jobs", name, {**wanted, **_queued(here)})
     document["properties"]["cluster"] = {"id": cluster.id if cluster else ""}
@@ -50,10 +56,9 @@ def _put(
         "secrets": redact.secrets(properties.get("secrets", [])),
         "asked": _asked(properties),
         "warnings": list(warnings),
-        "terminate": False,
         "queued": here.now(),
     }
-    return here.store.put(document["id"], "jobs", parent.id, document, private)
+    return document, private
 
 
 def _complete(properties: Document) -> Document:
@@ -143,7 +148,6 @@ def terminate(here: Here, ask: Ask) -> Answer:
         properties = document["properties"]
         if properties["executionState"] in ("queued", "running"):
             properties["executionState"], properties["executionStateTransitionTime"] = "terminating", here.time()
-            private["terminate"] = True
 
     record = here.store.update(old.id, change)
     if record is None or record.document["properties"]["executionState"] in ("succeeded", "failed"):

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from attrs import frozen
 
 from batchhvd.errors import BadRequestError
-from batchhvd.service.batchai.workspaces import named
+from batchhvd.service.batchai.kinds import named
 from batchhvd.service.http import paging
 from batchhvd.service.http.exchange import Answer, Ask, Here, text_of
 from batchhvd.service.mounts import model as mounts

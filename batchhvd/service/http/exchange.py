@@ -68,6 +68,7 @@ class Ask:
         body: the JSON body, or None.
         base: scheme and host as the client sees them, such as ``http://127.0.0.1:8080``.
         warnings: fields of the body that have no effect, one sentence each.
+        dry_run: whether the request is only checked; nothing may be written then.
     """
 
     method: str
@@ -77,6 +78,7 @@ class Ask:
     body: Any = None
     base: str = ""
     warnings: tuple[str, ...] = ()
+    dry_run: bool = False
 
 
 @frozen

@@ -18,7 +18,7 @@ _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))(?=/|$)")
 
 
 @frozen
-class Mount:
+class MountPoint:
     """One mounted share.
 
     Attributes:
@@ -76,28 +76,28 @@ def inside(path: str) -> bool:
     return not path.startswith("/") and ".." not in path.split("/") and "\0" not in path
 
 
-def of(volumes: Mapping[str, Any], root: str) -> Iterator[Mount]:
+def of(volumes: Mapping[str, Any], root: str) -> Iterator[MountPoint]:
     """Yields the mounts of one ``mountVolumes`` block; entries that are no share are left out."""
     for entry in volumes.get("azureFileShares", ()):
         found = share_of(entry["azureFileUrl"], entry["accountName"])
         if found is not None:
-            yield Mount(root, posixpath.normpath(entry["relativeMountPath"]), entry["accountName"], *found)
+            yield MountPoint(root, posixpath.normpath(entry["relativeMountPath"]), entry["accountName"], *found)
     for entry in volumes.get("fileServers", ()):
         path, directory = posixpath.normpath(entry["relativeMountPath"]), entry.get("sourceDirectory", "")
-        yield Mount(root, path, "", entry["fileServer"]["id"], directory.strip("/"))
+        yield MountPoint(root, path, "", entry["fileServer"]["id"], directory.strip("/"))
     for entry in volumes.get("unmanagedFileSystems", ()):
         found_directory = bound(entry["mountCommand"])
         if found_directory is not None:
-            yield Mount(root, posixpath.normpath(entry["relativeMountPath"]), "", "", found_directory)
+            yield MountPoint(root, posixpath.normpath(entry["relativeMountPath"]), "", "", found_directory)
 
 
-def every(job: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Mount]:
+def every(job: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[MountPoint]:
     """Returns the mounts that a job sees, from the ``properties`` of the job and of its cluster."""
     setup = cluster.get("nodeSetup", {}).get("mountVolumes", {})
     return [*of(job.get("mountVolumes", {}), JOB_ROOT), *of(setup, CLUSTER_ROOT)]
 
 
-def locate(path: str, mounts: list[Mount]) -> tuple[Mount, str] | None:
+def locate(path: str, mounts: list[MountPoint]) -> tuple[MountPoint, str] | None:
     """Returns the mount that a path such as ``$AZ_BATCHAI_JOB_MOUNT_ROOT/share/logs`` lies on, and the place in it.
 
     None where it lies on no mount, or would leave it.

@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from batchhvd.service.arm import storage_accounts as accounts
 from batchhvd.service.description.schema import Problem
 from batchhvd.service.http.exchange import Document, Here
 from batchhvd.service.mounts import machine
 from batchhvd.service.mounts import model as mounts
+from batchhvd.service.store import accounts
 
 _NO_BLOBS = "is not supported: there are no blob containers here; use azureFileShares"
 _NO_VAULT = "is not supported: there is no key vault here; give the value itself"
@@ -105,12 +105,12 @@ def variable_problems(holder: Document, at: str) -> list[Problem]:
     return found
 
 
-def log_problems(holder: Document, known: list[mounts.Mount], at: str) -> list[Problem]:
+def log_problems(holder: Document, known: list[mounts.MountPoint], at: str) -> list[Problem]:
     """Returns what is wrong with the ``stdOutErrPathPrefix`` of a job or of a setup task."""
     return _prefix_problems(holder["stdOutErrPathPrefix"], known, f"{at}/stdOutErrPathPrefix")
 
 
-def directory_problems(properties: Document, known: list[mounts.Mount], at: str) -> list[Problem]:
+def directory_problems(properties: Document, known: list[mounts.MountPoint], at: str) -> list[Problem]:
     """Returns what is wrong with a job's standard output prefix, input and output directories."""
     found = [*_id_problems(properties, "inputDirectories", at), *_id_problems(properties, "outputDirectories", at)]
     found += log_problems(properties, known, at)
@@ -122,14 +122,14 @@ def directory_problems(properties: Document, known: list[mounts.Mount], at: str)
     return found
 
 
-def _prefix_problems(path: str, known: list[mounts.Mount], pointer: str) -> list[Problem]:
+def _prefix_problems(path: str, known: list[mounts.MountPoint], pointer: str) -> list[Problem]:
     found = mounts.locate(path, known)
     if found is not None and found[0].unmanaged:
         return [Problem(pointer, f"lies on a directory of the machine, which the file service does not show: '{path}'")]
     return [] if found else [Problem(pointer, _not_mounted(path, known))]
 
 
-def _not_mounted(path: str, known: list[mounts.Mount]) -> str:
+def _not_mounted(path: str, known: list[mounts.MountPoint]) -> str:
     there = ", ".join(f"${mount.root}/{mount.path}" for mount in known) or "none"
     return f"lies on no mount: '{path}'; the mounts are: {there}"
 

@@ -10,10 +10,13 @@ from typing import Any
 from batchhvd.engines.base import ENDED, Engine, Status, Task
 from batchhvd.errors import BatchHvdError
 from batchhvd.service.mounts import links as mounting
-from batchhvd.service.mounts.model import Mount
+from batchhvd.service.mounts import model as mounts
+from batchhvd.service.mounts.model import MountPoint
+from batchhvd.service.scheduler import layout
 from batchhvd.service.scheduler import nodes as cluster_life
 from batchhvd.service.scheduler import task as environment
-from batchhvd.service.scheduler.task import Plan, Site
+from batchhvd.service.scheduler.layout import TaskLayout
+from batchhvd.service.scheduler.task import Site
 from batchhvd.service.store.records import Record, Store
 
 Document = dict[str, Any]
@@ -62,18 +65,20 @@ class Setups:
     def _begin(self, cluster: Record, name: str) -> Record | None:
         try:
             plan = self._plan(cluster, name)
-            mounting.lay(plan)
+            layout.lay(plan)
             handle = self._engine.submit(plan.task)
-        except (BatchHvdError, mounting.Missing, OSError, ValueError) as error:
+        except (BatchHvdError, mounting.MountError, OSError, ValueError) as error:
             return self._unusable(cluster, name, f"The setup task on {name} did not start: {error}")
         return self._store.update(cluster.id, lambda _, private: private["preparing"].update({name: handle}))
 
-    def _plan(self, cluster: Record, name: str) -> Plan:
-        found = mounting.cluster_targets(self._store, self._root, cluster, self._site.directories)
+    def _plan(self, cluster: Record, name: str) -> TaskLayout:
+        mounted = mounts.every({}, cluster.document["properties"])
+        keys = cluster.private.get("keys", {})
+        found = mounting.targets(self._store, self._root, mounted, keys, self._site.directories)
         return plan(cluster, name, found, self._root, self._site)
 
 
-def plan(cluster: Record, name: str, targets: Mapping[Mount, Path], root: Path, site: Site) -> Plan:
+def plan(cluster: Record, name: str, targets: Mapping[MountPoint, Path], root: Path, site: Site) -> TaskLayout:
     """Returns the task that sets up one node: the setup command, where preparations run, and nothing after it."""
     setup = cluster.document["properties"]["nodeSetup"]["setupTask"]
     folder = root / "tasks" / "setup" / name
@@ -96,7 +101,7 @@ def plan(cluster: Record, name: str, targets: Mapping[Mount, Path], root: Path, 
         logs=str(logs),
         options=site.options,
     )
-    return Plan(task, {folder / "cluster" / mount.path: target for mount, target in targets.items()}, (logs,))
+    return TaskLayout(task, {folder / "cluster" / mount.path: target for mount, target in targets.items()}, (logs,))
 
 
 def suffix(cluster: Record) -> str:

@@ -11,10 +11,11 @@ from typing import Any
 from attrs import field, frozen
 
 from batchhvd.engines.base import Task
-from batchhvd.service.batchai import vm_sizes
 from batchhvd.service.mounts import model as mounts
-from batchhvd.service.mounts.model import Mount
+from batchhvd.service.mounts.model import MountPoint
+from batchhvd.service.scheduler.layout import TaskLayout
 from batchhvd.service.store.records import Record
+from batchhvd.wire.facts import vm_sizes
 from batchhvd.wire.facts.mount_roots import CLUSTER_ROOT, JOB_ROOT
 
 Document = Mapping[str, Any]
@@ -42,7 +43,7 @@ class Site:
 
 
 @frozen
-class Run:
+class Attempt:
     """One attempt at a job.
 
     Attributes:
@@ -56,22 +57,19 @@ class Run:
     attempt: int = 1
 
 
-@frozen
-class Plan:
-    """A task with what must lie on the disk before it starts.
+class ScriptMissingError(Exception):
+    """A job's script is not on the mounted share that it should lie on.
 
     Attributes:
-        task: what the engine runs.
-        links: the symbolic links to make, and what they lead to.
-        directories: the directories to make: of the logs and of the outputs.
+        path: where it should lie, with the variables of the job.
     """
 
-    task: Task
-    links: Mapping[Path, Path]
-    directories: tuple[Path, ...]
+    def __init__(self, path: str) -> None:
+        super().__init__(f"There is no file {path} on the mounted share.")
+        self.path = path
 
 
-def build(job: Record, cluster: Record, targets: Mapping[Mount, Path], run: Run, site: Site) -> Plan:
+def build(job: Record, cluster: Record, targets: Mapping[MountPoint, Path], run: Attempt, site: Site) -> TaskLayout:
     """Returns the plan of one attempt.
 
     Args:
@@ -105,15 +103,15 @@ def build(job: Record, cluster: Record, targets: Mapping[Mount, Path], run: Run,
         **_stall(properties),
     )
     links = {run.folder / _FOLDERS[mount.root] / mount.path: target for mount, target in targets.items()}
-    return Plan(task, links, tuple(outputs.values()))
+    return TaskLayout(task, links, tuple(outputs.values()))
 
 
-def mounts_of(job: Record, cluster: Record) -> list[Mount]:
+def mounts_of(job: Record, cluster: Record) -> list[MountPoint]:
     """Returns the mounts of a job, its cluster's among them."""
     return mounts.every(job.document["properties"], cluster.document["properties"])
 
 
-def output_directories(properties: Document, targets: Mapping[Mount, Path]) -> dict[str, Path]:
+def output_directories(properties: Document, targets: Mapping[MountPoint, Path]) -> dict[str, Path]:
     """Returns where each output directory lies, by its id; ``stdouterr`` is that of the logs.
 
     Raises:
@@ -127,14 +125,14 @@ def output_directories(properties: Document, targets: Mapping[Mount, Path]) -> d
     return found
 
 
-def segments(properties: Document, targets: Mapping[Mount, Path]) -> list[Path]:
+def segments(properties: Document, targets: Mapping[MountPoint, Path]) -> list[Path]:
     """Returns the directories that hold all that is this job's own, one for each prefix."""
     prefixes = [properties["stdOutErrPathPrefix"], *(e["pathPrefix"] for e in properties.get("outputDirectories", ()))]
     found = [_resolve(prefix, targets) / properties["jobOutputDirectoryPathSegment"] for prefix in prefixes]
     return list(dict.fromkeys(found))
 
 
-def _resolve(path: str, targets: Mapping[Mount, Path]) -> Path:
+def _resolve(path: str, targets: Mapping[MountPoint, Path]) -> Path:
     found = mounts.locate(path, list(targets))
     if found is None:
         raise ValueError(path)
@@ -143,7 +141,7 @@ def _resolve(path: str, targets: Mapping[Mount, Path]) -> Path:
     return targets[mount] / place[len(mount.path) :].lstrip("/")
 
 
-def locate(path: str, targets: Mapping[Mount, Path]) -> Path | None:
+def locate(path: str, targets: Mapping[MountPoint, Path]) -> Path | None:
     """Returns where a path below a mount root lies on the disk, None where it lies on no mount."""
     try:
         return _resolve(path, targets)
@@ -154,6 +152,18 @@ def locate(path: str, targets: Mapping[Mount, Path]) -> Path | None:
 def script_of(properties: Document) -> str:
     """Returns the path of the job's script with its variables, "" where it has none."""
     return str(properties.get("horovodSettings", {}).get("pythonScriptFilePath", ""))
+
+
+def check_script(job: Record, targets: Mapping[MountPoint, Path]) -> None:
+    """Looks for a job's script before nodes are taken, unless a preparation may still bring it.
+
+    Raises:
+        ScriptMissingError: it lies on a mount and is not there.
+    """
+    path = script_of(job.document["properties"])
+    place = locate(path, targets)
+    if place is not None and not place.exists() and "jobPreparation" not in job.document["properties"]:
+        raise ScriptMissingError(path)
 
 
 def process_count(properties: Document) -> int:
@@ -229,7 +239,7 @@ def protect(command: str) -> str:
     return _UNQUOTED.sub(replace, command)
 
 
-def _variables(job: Record, cluster: Record, run: Run, site: Site) -> Iterator[tuple[str, str]]:
+def _variables(job: Record, cluster: Record, run: Attempt, site: Site) -> Iterator[tuple[str, str]]:
     properties = job.document["properties"]
     size = vm_sizes.size(cluster.document["properties"]["vmSize"])
     yield "PATH", f"{posixpath.dirname(site.python)}:$PATH"

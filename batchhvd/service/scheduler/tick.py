@@ -22,12 +22,13 @@ from attrs import evolve
 from batchhvd.engines.base import ENDED, Engine, Status
 from batchhvd.errors import BatchHvdError
 from batchhvd.service.mounts import links as mounting
-from batchhvd.service.scheduler import manifest, outcome, queue, removal
+from batchhvd.service.mounts.links import MountError
+from batchhvd.service.scheduler import layout, manifest, outcome, queue, removal
 from batchhvd.service.scheduler import nodes as cluster_life
 from batchhvd.service.scheduler import task as environment
 from batchhvd.service.scheduler.nodes import Use, Wish
 from batchhvd.service.scheduler.setup_task import Setups
-from batchhvd.service.scheduler.task import Run, Site
+from batchhvd.service.scheduler.task import Attempt, ScriptMissingError, Site
 from batchhvd.service.store.records import Record, Store
 from batchhvd.wire.facts.times import read_moment, write_moment
 
@@ -87,7 +88,7 @@ class Scheduler:
             try:
                 changed = self._follow_one(job, cluster, status, now) if status else self._unbegun(job, cluster, now)
                 _replace(jobs, key, changed)
-            except (BatchHvdError, mounting.Missing, OSError):
+            except (BatchHvdError, MountError, OSError):
                 log.exception("job %s could not be followed; the next tick tries again", job.id)
 
     def _unbegun(self, job: Record, cluster: Record | None, now: float) -> Record:
@@ -132,7 +133,7 @@ class Scheduler:
             if not future.done():
                 return job
             future.result()
-        except (mounting.Missing, OSError) as error:
+        except (MountError, OSError) as error:
             self._sealing.pop(job.id, None)
             lost = outcome.plain("EngineFailed", f"The job ended well, but its outputs could not be sealed: {error}")
             return self._finish(job, "failed", status, lost, now)
@@ -142,7 +143,7 @@ class Scheduler:
     def _segments(self, job: Record, cluster: Record | None) -> list[Path]:
         if cluster is None:
             return []
-        found = mounting.targets(self._store, self._root, job, cluster, self._site.directories)
+        found = self._targets(job, cluster)
         return environment.segments(job.document["properties"], found)
 
     def _ended_badly(self, job: Record, cluster: Record | None, status: Status, ending: str, now: float) -> Record:
@@ -270,19 +271,21 @@ class Scheduler:
     def _start(self, job: Record, cluster: Record, now: float) -> None:
         try:
             self._submit(job, cluster, now)
-        except mounting.Missing as missing:
-            self._fail(job, missing.error, now)
+        except MountError as error:
+            self._fail(job, outcome.plain("MountFailed", str(error), Path=error.path), now)
+        except ScriptMissingError as error:
+            self._fail(job, outcome.plain("ScriptNotFound", str(error), Path=error.path), now)
         except (BatchHvdError, OSError, ValueError) as error:
             log.exception("job %s did not start", job.id)
             self._fail(job, outcome.plain("EngineFailed", f"{error}."), now)
 
     def _submit(self, job: Record, cluster: Record, now: float) -> Record:
-        found = mounting.targets(self._store, self._root, job, cluster, self._site.directories)
-        mounting.check_script(job, found)
-        run = Run(Path(job.private["folder"]), tuple(job.private["nodes"]), job.private["attempt"])
+        found = self._targets(job, cluster)
+        environment.check_script(job, found)
+        run = Attempt(Path(job.private["folder"]), tuple(job.private["nodes"]), job.private["attempt"])
         plan = environment.build(job, cluster, found, run, self._site)
-        mounting.lay(plan)
-        mounting.begin_logs(Path(plan.task.logs))
+        layout.lay(plan)
+        layout.begin_logs(Path(plan.task.logs))
         handle = self._engine.submit(plan.task)
         status = evolve(self._engine.status([handle])[handle], started=now)
 
@@ -294,6 +297,11 @@ class Scheduler:
 
         log.info("job %s runs on %s", job.id, ", ".join(run.nodes))
         return self._change(job, change)
+
+    def _targets(self, job: Record, cluster: Record) -> mounting.Targets:
+        keys = {**cluster.private.get("keys", {}), **job.private.get("keys", {})}
+        mounted = environment.mounts_of(job, cluster)
+        return mounting.targets(self._store, self._root, mounted, keys, self._site.directories)
 
     def _change(self, record: Record, change: Change) -> Record:
         """Alters a resource and returns it as it is now; nothing is written where nothing changes."""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
-from attrs import frozen
 
-
-@frozen
-class Size:
+class VmSize(NamedTuple):
     """One VM size.
 
     Attributes:
@@ -36,10 +34,10 @@ F1 1 0 2, F2 2 0 4, F4 4 0 8, F8 8 0 16, F16 16 0 32, H8 8 0 56, H16 16 0 112, H
 """
 
 
-def _sizes() -> dict[str, Size]:
+def _sizes() -> dict[str, VmSize]:
     rows = (row.split() for row in _TABLE.replace("\n", " ").split(","))
     return {
-        name: Size(f"STANDARD_{name}", int(cores), int(gpus), int(float(gib) * 2**30))
+        name: VmSize(f"STANDARD_{name}", int(cores), int(gpus), int(float(gib) * 2**30))
         for name, cores, gpus, gib in rows
     }
 
@@ -47,7 +45,7 @@ def _sizes() -> dict[str, Size]:
 SIZES = _sizes()
 
 
-def size(name: str) -> Size:
+def size(name: str) -> VmSize:
     """Returns a VM size by its name, without regard to case and to ``Standard_``.
 
     Of a size that is not in the table the first number of its name is taken as its cores (by guess; the names of most
@@ -58,4 +56,4 @@ def size(name: str) -> Size:
         return SIZES[short]
     found = re.search(r"\d+", short)
     cores = max(1, int(found[0])) if found else 1
-    return Size(f"STANDARD_{short}", cores, 0, int(cores * 3.5 * 2**30))
+    return VmSize(f"STANDARD_{short}", cores, 0, int(cores * 3.5 * 2**30))

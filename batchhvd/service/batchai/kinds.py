@@ -7,11 +7,11 @@ from typing import Any
 from batchhvd.errors import ConflictError, NotFoundError
 from batchhvd.service.arm import operations
 from batchhvd.service.arm.groups import group, mark_deleting, open_group
-from batchhvd.service.batchai import vm_sizes
 from batchhvd.service.description.published import Description
 from batchhvd.service.http import paging
 from batchhvd.service.http.exchange import Answer, Ask, Here
 from batchhvd.service.store.records import Record
+from batchhvd.wire.facts import vm_sizes
 from batchhvd.wire.facts.identity import SUBSCRIPTION
 
 # How many nodes one cluster may ask for.
