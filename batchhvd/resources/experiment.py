@@ -65,12 +65,15 @@ class Experiment(Resource):
     def plan_job(self, name: str, spec: JobSpec, *, cluster: Cluster) -> Plan:
         """Says what a job would do, and what would make it fail; creates nothing.
 
+        A service of batchhvd checks the job as if it were created and says what it would reject. Another one could not
+        be asked without creating the job; then the plan has ``checked`` False and a warning.
+
         Args:
             name: the name it would have.
             spec: what it is made of.
             cluster: where it would run.
         """
-        return plan.make(spec, name, Survey(self.group, cluster))
+        return plan.make(spec, name, Survey(self, cluster))
 
     def job(self, name: str) -> Job:
         """Returns a handle on a job, running or not; asks nobody."""

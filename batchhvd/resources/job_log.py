@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from batchhvd.errors import NotFoundError
 from batchhvd.resources.file_entry import LinkReader
 from batchhvd.wire.facts.states import JobState
-from batchhvd.wire.models import wire
+from batchhvd.wire.models import PipelineAnswer, wire
 
 if TYPE_CHECKING:
     from batchhvd.resources.job import Job
-
-
-class _HttpResponse(Protocol):
-    headers: Mapping[str, str]
-
-
-class _Response(Protocol):
-    http_response: _HttpResponse
 
 
 class JobLog:
@@ -76,7 +68,7 @@ class JobLog:
         )
 
     def _options(self, about: str, wait: float) -> dict[str, object]:
-        def note(response: _Response) -> None:
+        def note(response: PipelineAnswer) -> None:
             self._note(response.http_response.headers)
             self._tags[about] = response.http_response.headers.get("x-batchhvd-tag", "")
 

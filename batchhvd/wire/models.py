@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from batchhvd.wire.facts.times import read_moment
 
 Document = Mapping[str, Any]
 """A resource as the wire describes it."""
+
+
+class HttpAnswer(Protocol):
+    """The part of an HTTP response that is read here."""
+
+    headers: Mapping[str, str]
+
+
+class PipelineAnswer(Protocol):
+    """What the Azure packages give to a ``raw_response_hook``."""
+
+    http_response: HttpAnswer
 
 
 def wire(model: Any) -> dict[str, Any]:
