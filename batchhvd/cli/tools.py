@@ -50,6 +50,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
 
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False))
+@click.option("-n", "--name", help="the name that the job would have (default: the file's, without .json)")
 @scope("group", "workspace", "experiment")
 @described
 @formatted
@@ -57,6 +58,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
 def plan(
     settings: Settings,
     file: str,
+    name: str | None,
     group: str,
     workspace: str,
     experiment: str,
@@ -75,7 +77,7 @@ def plan(
 
     spec = job_spec(settings, file, group, account, mounts)
     on = settings.workspace(group, workspace).cluster(cluster)
-    made = settings.experiment(group, workspace, experiment).plan_job(Path(file).stem, spec, cluster=on)
+    made = settings.experiment(group, workspace, experiment).plan_job(name or Path(file).stem, spec, cluster=on)
     display(made, output, expression)
     if not made.good:
         raise click.exceptions.Exit(1)

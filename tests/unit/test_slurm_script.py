@@ -19,7 +19,7 @@ from batchhvd.engines.slurm import Layout, checked, script
 from batchhvd.errors import EngineError
 from batchhvd.service.export import script as from_job_file
 
-CASES = Path(__file__).parents[2].parent / "shared" / "cases" / "jobs"
+CASES = Path(__file__).parents[1] / "data" / "jobs"
 
 
 def task(**rest: Any) -> Task:
@@ -147,8 +147,6 @@ def test_what_is_no_horovod_job_cannot_go_to_horovodrun() -> None:
 
 def test_a_job_file_becomes_a_script_with_what_is_left_to_do() -> None:
     path = CASES / "tutorial-4-nodes.json"
-    if not path.exists():
-        pytest.skip("the published cases are not here")
     document = JobSpec.read(path, account="examplestore").to_document()
     made = from_job_file("slurm", document, Path("/home/me/cifar"))
     assert directives(made)["nodes"] == "4"

@@ -12,11 +12,10 @@ from batchhvd.trainer import recipe, train
 from batchhvd.trainer.data import Data
 from batchhvd.trainer.rates import one_cycle
 
-TABLE = Path(__file__).parents[2].parent / "shared/cases/scripts/epochs_and_rate.json"
+TABLE = Path(__file__).parents[1] / "data" / "scripts" / "epochs_and_rate.json"
 CIFAR = Data("cifar10", np.empty((50_000, 32, 32, 3), np.uint8), None, None, None, classes=10)
 
 
-@pytest.mark.skipif(not TABLE.exists(), reason=f"{TABLE} is not there")
 def test_the_tutorials_schedule_gives_the_tutorials_numbers():
     table = json.loads(TABLE.read_text())
     settings = train.Settings(dir="", dataset="cifar10", schedule="tutorial")
