@@ -30,7 +30,7 @@ from batchhvd.errors import (
 )
 
 if TYPE_CHECKING:
-    from batchhvd.advice.explain import Cause, Verdict
+    from batchhvd.advice.explain import Verdict
     from batchhvd.advice.plan import Plan
     from batchhvd.logs.stream import LogStream
     from batchhvd.resources.base import Listing, Resource
@@ -57,12 +57,13 @@ if TYPE_CHECKING:
         Volume,
     )
     from batchhvd.transfer.copy import Transfer
+    from batchhvd.wire.facts.causes import Cause
     from batchhvd.wire.reasons import Reason
 
 # Where each of the other names is defined.
 _LAZY = {
     "AutoScale": "spec.cluster",
-    "Cause": "advice.explain",
+    "Cause": "wire.facts.causes",
     "Cluster": "resources.cluster",
     "ClusterSpec": "spec.cluster",
     "CustomMpi": "spec.job",

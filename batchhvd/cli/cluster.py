@@ -142,7 +142,7 @@ def wait(settings: Settings, name: str, group: str, workspace: str, timeout: flo
 @pass_settings
 def explain(settings: Settings, name: str, node: str | None, group: str, workspace: str) -> Any:
     """Says why it is as it is, and what to do next."""
-    return settings.workspace(group, workspace).cluster(name).explain(node)
+    return settings.workspace(group, workspace).cluster(name).explain(node).for_shell()
 
 
 common(

@@ -193,7 +193,7 @@ def files(settings: Settings, name: str, output_directory: str, folder: str, **w
 @pass_settings
 def explain(settings: Settings, name: str, **where: str) -> Any:
     """Says why the job NAME waits or failed, and what to do next."""
-    return settings.experiment(**where).job(name).explain()
+    return settings.experiment(**where).job(name).explain().for_shell()
 
 
 @job.command("export")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from attrs import asdict, define, evolve, field, frozen
 
 from batchhvd.advice import explain
-from batchhvd.advice.explain import Cause, ClusterFacts, Verdict
+from batchhvd.advice.explain import ClusterFacts, Verdict
 from batchhvd.errors import NotFoundError, ResourceFailedError
 from batchhvd.resources.base import Operations, Resource
 from batchhvd.spec.cluster import AutoScale, ClusterSpec
@@ -147,8 +147,7 @@ class Cluster(Resource):
                 code="NodeNotFound",
                 target=self.id,
             )
-        why = f"node {node} of cluster {self.name!r} is sound"
-        return Verdict(Cause.READY, why, [f"the cluster has {self.nodes}"], "cluster.explain() tells of all", self.id)
+        return explain.of_sound_node(self._known(), node)
 
     def _node_names(self) -> list[str]:
         with self._asking("asked for its nodes"):
