@@ -22,9 +22,8 @@ from batchhvd._version import __version__
 from batchhvd.errors import AccessDeniedError, BadRequestError, NotFoundError, ServiceError
 from batchhvd.service.arm import groups as arm
 from batchhvd.service.arm import storage_accounts as accounts
-from batchhvd.service.batchai import clusters, jobs
+from batchhvd.service.batchai import clusters, experiments, jobs, kinds, provider, workspaces
 from batchhvd.service.batchai import file_servers as fileservers
-from batchhvd.service.batchai import kinds as batchai
 from batchhvd.service.batchai import output_files as outputs
 from batchhvd.service.description.published import VERSION, Description, Operation
 from batchhvd.service.http import paging, tokens
@@ -57,34 +56,34 @@ _PATIENCE, _STEP = 0.4, 0.02
 def handlers(description: Description) -> dict[str, Handler]:
     """Returns what acts for each operation of the description."""
     return {
-        "Operations_List": partial(batchai.list_operations, description),
-        "Usages_List": batchai.list_usages,
-        "Workspaces_List": batchai.list_workspaces,
-        "Workspaces_ListByResourceGroup": partial(batchai.list_children, "workspaces"),
-        "Workspaces_Create": batchai.create_workspace,
-        "Workspaces_Update": batchai.update_workspace,
-        "Workspaces_Delete": partial(batchai.delete, "workspaces"),
-        "Workspaces_Get": partial(batchai.get, "workspaces"),
-        "Experiments_ListByWorkspace": partial(batchai.list_children, "experiments"),
-        "Experiments_Create": batchai.create_experiment,
-        "Experiments_Delete": partial(batchai.delete, "experiments"),
-        "Experiments_Get": partial(batchai.get, "experiments"),
-        "Jobs_ListByExperiment": partial(batchai.list_children, "jobs"),
+        "Operations_List": partial(provider.list_operations, description),
+        "Usages_List": provider.list_usages,
+        "Workspaces_List": workspaces.list_all,
+        "Workspaces_ListByResourceGroup": partial(kinds.list_children, "workspaces"),
+        "Workspaces_Create": workspaces.create,
+        "Workspaces_Update": workspaces.update,
+        "Workspaces_Delete": partial(kinds.delete, "workspaces"),
+        "Workspaces_Get": partial(kinds.get, "workspaces"),
+        "Experiments_ListByWorkspace": partial(kinds.list_children, "experiments"),
+        "Experiments_Create": experiments.create,
+        "Experiments_Delete": partial(kinds.delete, "experiments"),
+        "Experiments_Get": partial(kinds.get, "experiments"),
+        "Jobs_ListByExperiment": partial(kinds.list_children, "jobs"),
         "Jobs_Create": jobs.create,
-        "Jobs_Delete": partial(batchai.delete, "jobs"),
-        "Jobs_Get": partial(batchai.get, "jobs"),
+        "Jobs_Delete": partial(kinds.delete, "jobs"),
+        "Jobs_Get": partial(kinds.get, "jobs"),
         "Jobs_ListOutputFiles": outputs.list_files,
         "Jobs_ListRemoteLoginInformation": jobs.list_logins,
         "Jobs_Terminate": jobs.terminate,
         "FileServers_Create": fileservers.create,
         "FileServers_Delete": fileservers.delete,
-        "FileServers_Get": partial(batchai.get, "fileServers"),
-        "FileServers_ListByWorkspace": partial(batchai.list_children, "fileServers"),
+        "FileServers_Get": partial(kinds.get, "fileServers"),
+        "FileServers_ListByWorkspace": partial(kinds.list_children, "fileServers"),
         "Clusters_Create": clusters.create,
         "Clusters_Update": clusters.update,
-        "Clusters_Delete": partial(batchai.delete, "clusters"),
-        "Clusters_Get": partial(batchai.get, "clusters"),
-        "Clusters_ListByWorkspace": partial(batchai.list_children, "clusters"),
+        "Clusters_Delete": partial(kinds.delete, "clusters"),
+        "Clusters_Get": partial(kinds.get, "clusters"),
+        "Clusters_ListByWorkspace": partial(kinds.list_children, "clusters"),
         "Clusters_ListRemoteLoginInformation": clusters.list_logins,
     }
 

@@ -16,11 +16,12 @@ from batchhvd.service.mounts.model import MountPoint
 from batchhvd.service.scheduler import task as environment
 from batchhvd.service.scheduler.layout import TaskLayout
 from batchhvd.service.scheduler.task import Attempt, Site
+from batchhvd.service.store.documents import ClusterProperties, JobProperties
+from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Record
-from batchhvd.wire.facts.mount_roots import CLUSTER_ROOT, JOB_ROOT
+from batchhvd.wire.facts.states import JobState
 
 WRONG = 2
-_BELOW = {JOB_ROOT: "mounts", CLUSTER_ROOT: "cluster"}
 
 
 def script(format: str, document: Mapping[str, Any], folder: Path) -> str:
@@ -41,9 +42,9 @@ def script(format: str, document: Mapping[str, Any], folder: Path) -> str:
 def _plan(document: Mapping[str, Any], folder: Path) -> TaskLayout:
     count = int(document["properties"]["nodeCount"])
     properties = {**document["properties"], "jobOutputDirectoryPathSegment": folder.name}
-    job = Record(folder.name, "jobs", "", {"name": folder.name, "properties": properties}, _private(properties), 1)
-    cluster = Record("cluster", "clusters", "", {"properties": {"vmSize": ""}}, {}, 2)
-    targets = {mount: _place(mount, folder) for mount in environment.mounts_of(job, cluster)}
+    record = Record(folder.name, "jobs", "", {"name": folder.name, "properties": properties}, _private(properties), 1)
+    job, cluster = StoredJob(record, JobState.QUEUED), ClusterProperties(vmSize="")
+    targets = {mount: _place(mount, folder) for mount in environment.mounts_of(job.properties, cluster)}
     names = tuple(f"node-{number}" for number in range(1, count + 1))
     try:
         return environment.build(job, cluster, targets, Attempt(folder, names), Site(sys.executable))
@@ -57,10 +58,10 @@ def _private(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _place(mount: MountPoint, folder: Path) -> Path:
-    return folder / _BELOW[mount.root] / mount.path
+    return folder / environment.FOLDERS[mount.root] / mount.path
 
 
-def _notes(properties: Mapping[str, Any], folder: Path) -> Iterator[str]:
+def _notes(properties: JobProperties, folder: Path) -> Iterator[str]:
     """Yields what the script leaves to whoever runs it."""
     for mount in mounts.every(properties, {}):
         what = f"the share {mount.share} of the storage account {mount.account}" if mount.account else mount.share

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from batchhvd.service.scheduler import task as environment
 from batchhvd.service.scheduler.layout import TaskLayout
 from batchhvd.service.scheduler.task import Attempt, Site
+from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Record
 from batchhvd.wire.facts import vm_sizes
 
@@ -40,9 +41,9 @@ def plan(
     }
     if not any(name.endswith("Settings") and name != "containerSettings" for name in properties):
         body["customToolkitSettings"] = {"commandLine": "true"}
-    job = Record("/j", "jobs", "/e", {"name": "j ü!", "properties": body}, private or {}, 1)
-    owner = Record("/c", "clusters", "/w", {"properties": {"vmSize": "STANDARD_NC6", **(cluster or {})}}, {}, 1)
-    targets = {mount: SHARE / mount.inside for mount in environment.mounts_of(job, owner)}
+    job = StoredJob(Record("/j", "jobs", "/e", {"name": "j ü!", "properties": body}, private or {}, 1), "queued")
+    owner: Any = {"vmSize": "STANDARD_NC6", **(cluster or {})}
+    targets = {mount: SHARE / mount.inside for mount in environment.mounts_of(job.properties, owner)}
     run = Attempt(FOLDER, tuple(f"tvm-{k}" for k in range(nodes)))
     return environment.build(job, owner, targets, run, site or Site(python="/opt/py thon/bin/python3"))
 
@@ -143,13 +144,13 @@ def test_an_image_that_is_not_run_and_fields_without_effect_are_said() -> None:
     [("P7D", 604800), ("PT1H2S", 3602), ("7.00:00:00", 604800), ("00:05:00", 300), ("PT0.5S", 0.5), ("P1DT1M", 86460)],
 )
 def test_durations(text: str, seconds: float) -> None:
-    assert environment.seconds(text) == seconds
+    assert plan(constraints={"maxWallClockTime": text}).task.wall_seconds == seconds
     assert plan(constraints={"maxWallClockTime": text}).task.wall_seconds == seconds
 
 
 def test_what_is_no_duration_is_refused() -> None:
-    with pytest.raises(ValueError, match="'soon' is no duration"):
-        environment.seconds("soon")
+    with pytest.raises(ValueError, match="'soon' is not a duration"):
+        plan(constraints={"maxWallClockTime": "soon"})
 
 
 def test_stalls_and_retries_are_asked_for_by_variables() -> None:

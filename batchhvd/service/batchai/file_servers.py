@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import base64
 import secrets
+from collections.abc import Iterator
 
 from batchhvd.errors import ConflictError
 from batchhvd.service.batchai import redact
 from batchhvd.service.batchai.kinds import alive, find, fresh, name_of, open_parent, parent_of
 from batchhvd.service.description.schema import Problem, refuse
-from batchhvd.service.http.exchange import Answer, Ask, Document, Here
+from batchhvd.service.http.exchange import Answer, Ask, Here
 from batchhvd.service.store import trash
-from batchhvd.service.store.records import Record
+from batchhvd.service.store.cluster import StoredCluster
+from batchhvd.service.store.documents import MountVolumes
+from batchhvd.service.store.job import StoredJob
+from batchhvd.service.store.records import Document, Record
 
 SHARE = "data"
 
@@ -77,14 +81,19 @@ def delete(here: Here, ask: Ask) -> Answer:
 
 
 def _refuse_in_use(here: Here, record: Record) -> None:
-    for user in [*here.store.list("clusters"), *here.store.list("jobs")]:
-        properties = user.document["properties"]
-        ended = properties.get("executionState") in ("succeeded", "failed")
-        volumes = properties.get("mountVolumes") or properties.get("nodeSetup", {}).get("mountVolumes", {})
+    for id, volumes in _mounting(here):
         ids = {entry["fileServer"]["id"].lower() for entry in volumes.get("fileServers", ())}
-        if not ended and record.id.lower() in ids:
+        if record.id.lower() in ids:
             raise ConflictError(
-                f"The file server '{record.document['name']}' is mounted by {user.id}; delete or end that first.",
+                f"The file server '{record.document['name']}' is mounted by {id}; delete or end that first.",
                 status=409,
                 code="FileServerInUse",
             )
+
+
+def _mounting(here: Here) -> Iterator[tuple[str, MountVolumes]]:
+    """Yields the ids of all clusters and active jobs, and what they mount."""
+    for record in here.store.list("clusters"):
+        yield record.id, StoredCluster.of(record).properties.get("nodeSetup", {}).get("mountVolumes", {})
+    for record in here.store.active():
+        yield record.id, StoredJob.of(record).properties.get("mountVolumes", {})

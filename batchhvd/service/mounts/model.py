@@ -5,12 +5,12 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 from urllib.parse import unquote, urlsplit
 
 from attrs import frozen
 
+from batchhvd.service.store.documents import ClusterProperties, JobProperties, MountVolumes
 from batchhvd.wire.facts.mount_roots import CLUSTER_ROOT, JOB_ROOT
 
 _BIND = (["mount", "--bind"], ["mount", "-B"], ["mount", "-o", "bind"], ["mount", "--rbind"], ["mount", "-R"])
@@ -76,22 +76,22 @@ def inside(path: str) -> bool:
     return not path.startswith("/") and ".." not in path.split("/") and "\0" not in path
 
 
-def of(volumes: Mapping[str, Any], root: str) -> Iterator[MountPoint]:
+def of(volumes: MountVolumes, root: str) -> Iterator[MountPoint]:
     """Yields the mounts of one ``mountVolumes`` block; entries that are no share are left out."""
     for entry in volumes.get("azureFileShares", ()):
         found = share_of(entry["azureFileUrl"], entry["accountName"])
         if found is not None:
             yield MountPoint(root, posixpath.normpath(entry["relativeMountPath"]), entry["accountName"], *found)
-    for entry in volumes.get("fileServers", ()):
-        path, directory = posixpath.normpath(entry["relativeMountPath"]), entry.get("sourceDirectory", "")
-        yield MountPoint(root, path, "", entry["fileServer"]["id"], directory.strip("/"))
-    for entry in volumes.get("unmanagedFileSystems", ()):
-        found_directory = bound(entry["mountCommand"])
+    for server in volumes.get("fileServers", ()):
+        path, directory = posixpath.normpath(server["relativeMountPath"]), server.get("sourceDirectory", "")
+        yield MountPoint(root, path, "", server["fileServer"]["id"], directory.strip("/"))
+    for command in volumes.get("unmanagedFileSystems", ()):
+        found_directory = bound(command["mountCommand"])
         if found_directory is not None:
-            yield MountPoint(root, posixpath.normpath(entry["relativeMountPath"]), "", "", found_directory)
+            yield MountPoint(root, posixpath.normpath(command["relativeMountPath"]), "", "", found_directory)
 
 
-def every(job: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[MountPoint]:
+def every(job: JobProperties, cluster: ClusterProperties) -> list[MountPoint]:
     """Returns the mounts that a job sees, from the ``properties`` of the job and of its cluster."""
     setup = cluster.get("nodeSetup", {}).get("mountVolumes", {})
     return [*of(job.get("mountVolumes", {}), JOB_ROOT), *of(setup, CLUSTER_ROOT)]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
+from batchhvd.wire.facts.states import JobPriority
+
 PATIENCE = 60.0  # seconds that a waiting job lets smaller ones pass
-_PRIORITIES = {"high": 0, "normal": 1, "low": 2}
+ORDER: Mapping[str, int] = {JobPriority.HIGH: 0, JobPriority.NORMAL: 1, JobPriority.LOW: 2}
+"""How early a job of each priority is looked at."""
 
 
 @frozen
@@ -58,7 +61,7 @@ def decide(waiting: Sequence[Waiting], free: Sequence[str], size: int, now: floa
         now: seconds since 1970.
     """
     left, starts, reasons, head = list(free), [], {}, None
-    for job in sorted(waiting, key=lambda job: (_PRIORITIES[job.priority], job.number)):
+    for job in sorted(waiting, key=lambda job: (ORDER[job.priority], job.number)):
         if job.nodes > size:
             reasons[job.id] = f"needs {job.nodes} nodes; the cluster has {size}: resize it"
         elif head is not None:

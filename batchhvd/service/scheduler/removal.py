@@ -7,9 +7,9 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
+from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Record, Store
 
-_ENDED = ("succeeded", "failed")
 _STORAGE = ("storageAccounts", "fileServers")
 
 
@@ -18,7 +18,7 @@ def run(store: Store, root: Path) -> bool:
     doomed = store.doomed()
     if not doomed:
         return False
-    active = store.active()
+    active = [StoredJob.of(record) for record in store.active()]
     left = [record for record in sorted(doomed, key=_depth) if not _remove(store, root, record, active)]
     return bool(left)
 
@@ -28,11 +28,11 @@ def _depth(record: Record) -> tuple[int, int]:
     return -record.id.count("/"), record.type in _STORAGE
 
 
-def _remove(store: Store, root: Path, record: Record, active: Sequence[Record]) -> bool:
+def _remove(store: Store, root: Path, record: Record, active: Sequence[StoredJob]) -> bool:
     if _in_use(store, record, active):
         return False
     if record.type == "jobs":
-        _discard(root / "tasks" / record.private["uuid"])
+        _discard(root / "tasks" / StoredJob.of(record).uuid)
     elif record.type in _STORAGE:
         name = record.document["name"] if record.type == "storageAccounts" else record.private["account"]
         _discard(root / "shares" / name)
@@ -40,18 +40,14 @@ def _remove(store: Store, root: Path, record: Record, active: Sequence[Record]) 
     return True
 
 
-def _in_use(store: Store, record: Record, active: Sequence[Record]) -> bool:
+def _in_use(store: Store, record: Record, active: Sequence[StoredJob]) -> bool:
     if record.type == "jobs":
-        return record.document["properties"]["executionState"] not in _ENDED
+        return not StoredJob.of(record).has_ended
     if record.type == "clusters":
-        return bool(record.private.get("preparing")) or any(_cluster(job) == record.id.lower() for job in active)
+        return bool(record.private.get("preparing")) or any(job.cluster == record.id.lower() for job in active)
     if record.type in _STORAGE:
-        return any(job.id.lower().startswith(record.parent + "/") for job in active)
+        return any(job.key.startswith(record.parent + "/") for job in active)
     return bool(store.under(record.id))
-
-
-def _cluster(job: Record) -> str:
-    return str(job.document["properties"]["cluster"]["id"]).lower()
 
 
 def _discard(folder: Path) -> None:

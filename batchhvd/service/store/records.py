@@ -10,10 +10,10 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from attrs import frozen
 
@@ -51,6 +51,24 @@ class Record:
     document: Document
     private: Document
     number: int
+
+
+V = TypeVar("V", bound="Value")
+
+
+class Value(Protocol):
+    """What a record says, typed."""
+
+    @property
+    def id(self) -> str:
+        """The resource's id."""
+
+    @classmethod
+    def of(cls: type[V], record: Record) -> V:
+        """Returns the value that a record holds."""
+
+    def to_record(self) -> Record:
+        """Returns the record that holds the value."""
 
 
 class Store:
@@ -136,18 +154,33 @@ class Store:
         return record
 
     def update(self, id: str, change: Callable[[Document, Document], None]) -> Record | None:
-        """Lets ``change(document, private)`` alter a resource in place, in one transaction; None where it is gone."""
+        """Lets ``change(document, private)`` alter a resource in place, in one transaction; None when it is gone."""
         with self.transaction() as connection:
-            row = connection.execute(f"{_SELECT} WHERE key = ?", (id.lower(),)).fetchone()
-            if row is None:
-                return None
-            record = _record(row)
-            change(record.document, record.private)
-            connection.execute(
-                "UPDATE resource SET document = ?, private = ? WHERE key = ?",
-                (json.dumps(record.document), json.dumps(record.private), id.lower()),
-            )
+            record = self.get(id)
+            if record is not None:
+                change(record.document, record.private)
+                _write(connection, record)
         return record
+
+    def revise(self, seen: V, change: Callable[[V], V]) -> V | None:
+        """Makes the next value of a resource out of the one that is stored now, once, in one transaction.
+
+        Args:
+            seen: the value as it was read some time ago; it says which resource and which type.
+            change: returns the next value; when that equals the present one, nothing is written.
+
+        Returns:
+            The value as it is now, or None when the resource is gone.
+        """
+        with self.transaction() as connection:
+            record = self.get(seen.id)
+            if record is None:
+                return None
+            before = seen.of(record)
+            after = change(before)
+            if after != before:
+                _write(connection, after.to_record())
+        return after
 
     def delete(self, id: str) -> bool:
         """Removes one resource and says whether it was there; what lives below it stays."""
@@ -198,6 +231,24 @@ class Store:
             (name,),
         ).fetchone()
         return int(row[0])
+
+
+def merged(base: Mapping[str, Any], values: Mapping[str, object]) -> Document:
+    """Returns a document with some values put in: None takes an entry away, and what is empty comes as no new entry."""
+    result = dict(base)
+    for name, value in values.items():
+        if value is None:
+            result.pop(name, None)
+        elif name in result or value not in ("", [], {}):
+            result[name] = value
+    return result
+
+
+def _write(connection: sqlite3.Connection, record: Record) -> None:
+    connection.execute(
+        "UPDATE resource SET document = ?, private = ? WHERE key = ?",
+        (json.dumps(record.document), json.dumps(record.private), record.id.lower()),
+    )
 
 
 _SELECT = "SELECT id, type, parent, document, private, number FROM resource"
