@@ -151,7 +151,7 @@ def test_a_node() -> None:
     assert verdict.why == "node n1 of cluster 'nc6' is unusable: Its setup failed"
 
 
-@pytest.mark.parametrize("code", [code for code in Code if code != "Waiting"])
+@pytest.mark.parametrize("code", [code for code in Code if code != Code.WAITING])
 def test_the_client_and_the_status_page_name_the_same_cause(code: Code) -> None:
     said = {"code": code.value, "message": "It went wrong.", "details": []}
     info = {"startTime": "2026-11-27T12:00:00.000Z", "endTime": "2026-11-27T12:01:30.000Z", "errors": [said]}
@@ -164,7 +164,7 @@ def test_the_client_and_the_status_page_name_the_same_cause(code: Code) -> None:
 
 def test_every_cause_of_a_failure_has_a_next_step_for_python_and_for_the_shell() -> None:
     for code in Code:
-        if code != "Waiting":
+        if code is not Code.WAITING:
             verdict = failed(code)
             assert verdict.next == REMEDIES[verdict.cause].python
             assert verdict.for_shell().next == REMEDIES[verdict.cause].shell
