@@ -9,11 +9,12 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from attrs import asdict, field, frozen
 
 from batchhvd.spec.job import CustomMpi, CustomToolkit, Horovod, JobSpec, Mount
+from batchhvd.wire.facts.documents import Body
 from batchhvd.wire.facts.mount_roots import JOB_ROOT
 
 ROOT = f"${JOB_ROOT}"
@@ -110,10 +111,9 @@ class Plan:
         """Whether nothing speaks against it."""
         return not self.problems
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> Body:
         """Returns it as a dictionary of plain values."""
-        found: dict[str, Any] = asdict(self)
-        return found
+        return asdict(self)
 
     def table(self) -> list[tuple[str, str]]:
         """Returns it as rows of a name and a text."""

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
 
-from attrs import field, frozen
+from attrs import Attribute, field, frozen
 
 from batchhvd.errors import SpecError
 from batchhvd.spec import document as specdocument
 from batchhvd.spec import json_source as jobfile
 from batchhvd.spec.json_source import Source
+from batchhvd.wire.facts.documents import Body, Document
 
 _KIND = "ClusterBaseProperties"
 PRIORITIES = ("dedicated", "lowpriority")
 
 
-def _check_count(_owner: Any, attribute: Any, value: Any) -> None:
+def _check_count(_owner: object, attribute: Attribute[int], value: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise SpecError(f"{attribute.name} is {value!r}", remedy="give a whole number, 0 or more")
 
@@ -80,7 +80,7 @@ class ClusterSpec:
     ssh_key: str | None = None
     password: str | None = field(default=None, repr=False)
     location: str | None = None
-    extra: Mapping[str, Any] = field(factory=dict, repr=False)
+    extra: Document = field(factory=dict, repr=False)
     warnings: tuple[str, ...] = field(default=(), eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -92,7 +92,7 @@ class ClusterSpec:
             raise SpecError(f"{self.nodes!r} nodes cannot be", remedy="give a number, 0 or more, or AutoScale(0, 4)")
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str], *, account: object = None, **given: Any) -> ClusterSpec:
+    def read(cls, path: str | os.PathLike[str], *, account: object = None, **given: object) -> ClusterSpec:
         """Reads a cluster.json; what is given here wins over the file.
 
         Args:
@@ -106,12 +106,12 @@ class ClusterSpec:
         return cls._open(jobfile.read(path), account, given)
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any], *, account: object = None, **given: Any) -> ClusterSpec:
+    def from_document(cls, document: Document, *, account: object = None, **given: object) -> ClusterSpec:
         """Returns the value of a document in the wire's shape, as ``read`` does for a file."""
         return cls._open(Source(dict(document)), account, given)
 
     @classmethod
-    def _open(cls, source: Source, account: object, given: Mapping[str, Any]) -> ClusterSpec:
+    def _open(cls, source: Source, account: object, given: Document) -> ClusterSpec:
         opened, notices = specdocument.opened(source, _KIND, account)
         fields = _fields(opened, specdocument.cleaned(opened.value["properties"]))
         wanted = {name: value for name, value in given.items() if value is not None}
@@ -122,12 +122,12 @@ class ClusterSpec:
         with specdocument.placed(source, "/properties"):
             return cls(**fields)
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> Body:
         """Returns the wire's document, without password and keys."""
-        found: dict[str, Any] = specdocument.public(self._request({}))
+        found: Body = specdocument.public(self._request({}))
         return {**({"location": self.location} if self.location else {}), **found}
 
-    def _request(self, keys: Mapping[str, str]) -> dict[str, Any]:
+    def _request(self, keys: Mapping[str, str]) -> Body:
         """Returns the body that creates the cluster, keys and password included.
 
         Args:
@@ -155,13 +155,13 @@ class ClusterSpec:
         """Writes a cluster.json, without password and keys."""
         specdocument.written(path, "cluster", self.to_document())
 
-    def _scale(self) -> dict[str, Any]:
+    def _scale(self) -> Body:
         if isinstance(self.nodes, AutoScale):
             return {"autoScale": self.nodes.to_document()}
         return {"manual": {"targetNodeCount": self.nodes}}
 
 
-def _fields(source: Source, properties: dict[str, Any]) -> dict[str, Any]:
+def _fields(source: Source, properties: Body) -> Body:
     """Takes the fields of ``ClusterSpec`` out of the wire's properties; the rest is ``extra``."""
     rest = dict(properties)
     user = dict(rest.pop("userAccountSettings", {}))
@@ -179,7 +179,7 @@ def _fields(source: Source, properties: dict[str, Any]) -> dict[str, Any]:
     return {**fields, "extra": {**rest, **{name: value for name, value in left.items() if value}}}
 
 
-def _nodes(scale: dict[str, Any]) -> tuple[int | AutoScale, dict[str, Any]]:
+def _nodes(scale: Body) -> tuple[int | AutoScale, Body]:
     if "manual" in scale and "autoScale" in scale:
         raise SpecError("both manual and autoScale are there", remedy="keep one of them")
     if "autoScale" in scale:

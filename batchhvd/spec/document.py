@@ -15,6 +15,7 @@ from batchhvd.spec import placeholders
 from batchhvd.spec import schema as jobschema
 from batchhvd.spec.json_source import Source
 from batchhvd.spec.placeholders import Mountable
+from batchhvd.wire.facts.documents import Body, Document
 from batchhvd.wire.facts.secrets import SECRET_FIELDS
 
 _SCHEMA = "https://raw.githubusercontent.com/Azure/BatchAI/master/schemas/2018-05-01/{}.json"
@@ -50,13 +51,13 @@ def placed(source: Source, pointer: str) -> Iterator[None]:
         raise source.fault(pointer + error.pointer, error.problem, error.remedy) from error
 
 
-def written(path: str | os.PathLike[str], kind: str, document: Mapping[str, Any]) -> None:
+def written(path: str | os.PathLike[str], kind: str, document: Document) -> None:
     """Writes a document as the published files look: four blanks, the schema first."""
     text = json.dumps({"$schema": _SCHEMA.format(kind), **document}, indent=4, ensure_ascii=False)
     Path(path).write_text(text + "\n", encoding="utf-8")
 
 
-def merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+def merged(base: Document, more: Document) -> Body:
     """Returns two objects in one, object by object; where both hold something else, the second wins."""
     result = dict(base)
     for name, value in more.items():

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Any
 
 from attrs import field, frozen
 
@@ -33,6 +32,7 @@ from batchhvd.spec.toolkits import (
     OutputDirectory,
     Task,
 )
+from batchhvd.wire.facts.documents import Body, Document
 from batchhvd.wire.facts.times import write_duration
 
 __all__ = [
@@ -54,12 +54,12 @@ _KIND = "JobBaseProperties"
 PRIORITIES = ("low", "normal", "high")
 
 
-def _check_nodes(_owner: Any, _attribute: Any, value: Any) -> None:
+def _check_nodes(_owner: object, _attribute: object, value: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise SpecError(f"{value!r} is no number of nodes", pointer="/nodeCount", remedy="give 1 or more")
 
 
-def _check_logs(_owner: Any, _attribute: Any, value: Any) -> None:
+def _check_logs(_owner: object, _attribute: object, value: str) -> None:
     if not value.strip():
         remedy = 'give a directory on a mount, such as mount / "logs"'
         raise SpecError("there is no place for the logs", pointer="/stdOutErrPathPrefix", remedy=remedy)
@@ -89,7 +89,7 @@ def _outputs(values: Iterable[OutputDirectory]) -> tuple[OutputDirectory, ...]:
     return tuple(values)
 
 
-def _variables(values: Mapping[str, Any]) -> Mapping[str, Any]:
+def _variables(values: Document) -> Document:
     return dict(values)
 
 
@@ -127,12 +127,12 @@ class JobSpec:
     preparation: str | None = None
     image: str | None = None
     environment: Mapping[str, str] = field(factory=dict, converter=_variables)
-    secrets: Mapping[str, Any] = field(factory=dict, converter=_variables, repr=False)
+    secrets: Document = field(factory=dict, converter=_variables, repr=False)
     inputs: tuple[InputDirectory, ...] = field(default=(), converter=_inputs)
     outputs: tuple[OutputDirectory, ...] = field(default=(), converter=_outputs)
     max_seconds: float | None = None
     priority: str = "normal"
-    extra: Mapping[str, Any] = field(factory=dict, repr=False)
+    extra: Document = field(factory=dict, repr=False)
     cluster: str | None = field(default=None, eq=False, repr=False)
     warnings: tuple[str, ...] = field(default=(), eq=False, repr=False)
 
@@ -180,7 +180,7 @@ class JobSpec:
     @classmethod
     def from_document(
         cls,
-        document: Mapping[str, Any],
+        document: Document,
         *,
         account: object = None,
         mounts: Mapping[str, Mountable] | None = None,
@@ -189,7 +189,7 @@ class JobSpec:
         return cls._open(Source(dict(document)), account, mounts)
 
     @classmethod
-    def _from_job(cls, document: Mapping[str, Any]) -> JobSpec:
+    def _from_job(cls, document: Document) -> JobSpec:
         """Returns the value of a job as the service shows it: what the service added is left out."""
         return cls(**jobfields.fields(Source({"properties": jobfields.shown(document["properties"])})))
 
@@ -200,12 +200,12 @@ class JobSpec:
         with specdocument.placed(opened, "/properties"):
             return cls(**fields, warnings=notices)
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> Body:
         """Returns the wire's document, without any key, password or secret value."""
-        found: dict[str, Any] = specdocument.public(self._document([{"name": name} for name in self.secrets]))
+        found: Body = specdocument.public(self._document([{"name": name} for name in self.secrets]))
         return found
 
-    def _request(self, cluster: str, keys: Mapping[str, str]) -> dict[str, Any]:
+    def _request(self, cluster: str, keys: Mapping[str, str]) -> Body:
         """Returns the body that creates the job, keys and secret values included.
 
         Args:
@@ -215,7 +215,7 @@ class JobSpec:
         body = self._document([_secret(name, value) for name, value in self.secrets.items()])
         body["properties"]["cluster"] = {"id": cluster}
         own = {mount.account: mount.key for mount in self.mounts if mount.key}
-        found: dict[str, Any] = specdocument.with_keys(body, {**keys, **own})
+        found: Body = specdocument.with_keys(body, {**keys, **own})
         return found
 
     def _accounts(self) -> tuple[str, ...]:
@@ -227,7 +227,7 @@ class JobSpec:
         """Writes a job.json, without any key, password or secret value."""
         specdocument.written(path, "job", self.to_document())
 
-    def _document(self, secrets: list[dict[str, Any]]) -> dict[str, Any]:
+    def _document(self, secrets: list[Body]) -> Body:
         image = {"imageSourceRegistry": {"image": self.image}}
         longest = write_duration(timedelta(seconds=self.max_seconds)) if self.max_seconds else None
         fixed = {
@@ -247,12 +247,12 @@ class JobSpec:
         task = {self.task.wire: self.task.to_document()}
         return {"properties": specdocument.merged({**specdocument.cleaned(fixed), **cluster, **task}, self.extra)}
 
-    def _volumes(self) -> dict[str, list[dict[str, Any]]]:
+    def _volumes(self) -> dict[str, list[Body]]:
         found = {"azureFileShares": [mount.to_document() for mount in self.mounts]}
         for volume in self.volumes:
             found.setdefault(volume.kind, []).append(volume.to_document())
         return found
 
 
-def _secret(name: str, value: Any) -> dict[str, Any]:
+def _secret(name: str, value: object) -> Body:
     return {"name": name, "valueSecretReference" if isinstance(value, Mapping) else "value": value}

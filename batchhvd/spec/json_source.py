@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from attrs import field, frozen
 
 from batchhvd.errors import SpecError
+from batchhvd.wire.facts.documents import Body, Document
 from batchhvd.wire.facts.pointers import child
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -115,7 +116,7 @@ class _Reader:
         self.keys: dict[str, int] = {}
         self.scalars = json.JSONDecoder(parse_constant=_no_constant)
 
-    def document(self) -> Any:
+    def document(self) -> object:
         if not self.peek():
             self.fail("the file is empty", 'write {"properties": {…}}')
         value = self.value("", 0)
@@ -123,7 +124,7 @@ class _Reader:
             self.fail("the document has ended, and more follows", "keep one object in the file")
         return value
 
-    def value(self, pointer: str, depth: int) -> Any:
+    def value(self, pointer: str, depth: int) -> object:
         first = self.peek()
         self.places[pointer] = self.at
         if depth > _DEPTH:
@@ -134,15 +135,15 @@ class _Reader:
             return self.items(pointer, depth)
         return self.scalar()
 
-    def members(self, pointer: str, depth: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    def members(self, pointer: str, depth: int) -> Body:
+        found: Body = {}
         while self.more("}", bool(found)):
             name = self.key(pointer, found)
             found[name] = self.value(child(pointer, name), depth + 1)
         return found
 
-    def items(self, pointer: str, depth: int) -> list[Any]:
-        found: list[Any] = []
+    def items(self, pointer: str, depth: int) -> list[object]:
+        found: list[object] = []
         while self.more("]", bool(found)):
             found.append(self.value(child(pointer, len(found)), depth + 1))
         return found
@@ -167,7 +168,7 @@ class _Reader:
             self.at = comma
             self.fail(f"a comma stands before the closing {closing}", "remove the comma")
 
-    def key(self, pointer: str, found: Mapping[str, Any]) -> str:
+    def key(self, pointer: str, found: Document) -> str:
         if self.peek() != '"':
             self.unexpected("a field's name is missing here", 'write it in double quotes, as "nodeCount"')
         at = self.at
@@ -182,7 +183,7 @@ class _Reader:
         self.at += 1
         return name
 
-    def scalar(self) -> Any:
+    def scalar(self) -> object:
         try:
             value, self.at = self.scalars.raw_decode(self.text, self.at)
         except json.JSONDecodeError as error:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from attrs import evolve
 
 from batchhvd.spec.json_source import Source
 from batchhvd.spec.mounts import Mount
 from batchhvd.spec.schema import nearest
+from batchhvd.wire.facts.documents import Document
 from batchhvd.wire.facts.pointers import child
 
 ACCOUNT = "<AZURE_BATCHAI_STORAGE_ACCOUNT>"
@@ -58,8 +59,8 @@ def _check_used(source: Source, made: Mapping[str, Mount], used: set[str]) -> No
 
 
 def _fill(
-    source: Source, value: Any, pointer: str, account: str | None, made: Mapping[str, Mount], used: set[str]
-) -> Any:
+    source: Source, value: object, pointer: str, account: str | None, made: Mapping[str, Mount], used: set[str]
+) -> object:
     if isinstance(value, str):
         return _text(source, value, pointer, account)
     if isinstance(value, list):
@@ -88,7 +89,7 @@ def _text(source: Source, text: str, pointer: str, account: str | None) -> str |
     return text
 
 
-def shares(value: Any) -> Iterator[Mapping[str, Any]]:
+def shares(value: object) -> Iterator[Document]:
     """Yields every item of an ``azureFileShares`` list in a document."""
     if isinstance(value, Mapping):
         yield from value.get("azureFileShares") or ()

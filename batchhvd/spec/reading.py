@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ from batchhvd.spec.json_source import Source
 from batchhvd.spec.mounts import KINDS, Mount, Volume
 from batchhvd.spec.schema import toolkits
 from batchhvd.spec.toolkits import TOOLKITS, InputDirectory, OtherToolkit, OutputDirectory, Task
+from batchhvd.wire.facts.documents import Body, Document
 from batchhvd.wire.facts.pointers import child
 from batchhvd.wire.facts.times import read_duration
 
@@ -34,7 +35,7 @@ _WEEK = timedelta(days=7)  # the description's default
 _Value = TypeVar("_Value")
 
 
-def fields(source: Source) -> dict[str, Any]:
+def fields(source: Source) -> Body:
     """Takes the fields of ``JobSpec`` out of a checked document; the rest is its ``extra``.
 
     Raises:
@@ -60,7 +61,7 @@ def fields(source: Source) -> dict[str, Any]:
     return {**taken, "extra": specdocument.cleaned(rest)}
 
 
-def shown(properties: Mapping[str, Any]) -> dict[str, Any]:
+def shown(properties: Document) -> Body:
     """Returns the properties of a job that the service shows, less what the service has added or filled in."""
     kept = {name: value for name, value in properties.items() if name not in _SHOWN}
     for name in TOOLKITS.keys() & kept.keys():
@@ -74,11 +75,11 @@ def shown(properties: Mapping[str, Any]) -> dict[str, Any]:
     return {**kept, "mountVolumes": {**volumes, "azureFileShares": listed}}
 
 
-def _less(block: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+def _less(block: Document, defaults: Document) -> Body:
     return {name: value for name, value in block.items() if name not in defaults or value != defaults[name]}
 
 
-def _task(source: Source, properties: Mapping[str, Any]) -> Task:
+def _task(source: Source, properties: Document) -> Task:
     found = [name for name in toolkits() if name in properties]
     if len(found) != 1:
         problem = f"{' and '.join(found)} are both there" if found else "nothing says what to run"
@@ -91,7 +92,7 @@ def _task(source: Source, properties: Mapping[str, Any]) -> Task:
     return task
 
 
-def _take(rest: dict[str, Any], name: str, *below: str) -> Any:
+def _take(rest: Body, name: str, *below: str) -> Any:
     """Takes one value out of nested objects; what else they hold stays in ``rest``."""
     block = rest.get(name)
     if not below or block is None:
@@ -119,7 +120,7 @@ def _limit(source: Source, text: str | None) -> float | None:
         return duration_seconds(text) if text else None
 
 
-def _volumes(source: Source, block: Mapping[str, Any]) -> dict[str, Any]:
+def _volumes(source: Source, block: Document) -> Body:
     at = "/properties/mountVolumes"
     other = {name: value for name, value in block.items() if name not in (*KINDS, "azureFileShares")}
     volumes = [
@@ -131,12 +132,12 @@ def _volumes(source: Source, block: Mapping[str, Any]) -> dict[str, Any]:
     return {"mounts": mounts, "volumes": volumes, "rest": {"mountVolumes": other}}
 
 
-def _volume(kind: str, item: Mapping[str, Any]) -> Volume:
+def _volume(kind: str, item: Document) -> Volume:
     settings = {name: value for name, value in item.items() if name != "relativeMountPath"}
     return Volume(kind, item["relativeMountPath"], settings)
 
 
-def _each(source: Source, at: str, items: Any, make: Callable[[Any], _Value]) -> list[_Value]:
+def _each(source: Source, at: str, items: Iterable[Document], make: Callable[[Document], _Value]) -> list[_Value]:
     made = []
     for index, item in enumerate(items):
         with placed(source, child(at, index)):
@@ -144,7 +145,7 @@ def _each(source: Source, at: str, items: Any, make: Callable[[Any], _Value]) ->
     return made
 
 
-def _directories(source: Source, rest: dict[str, Any]) -> dict[str, Any]:
+def _directories(source: Source, rest: Body) -> Body:
     inputs, outputs = rest.pop("inputDirectories", ()), rest.pop("outputDirectories", ())
     return {
         "inputs": _each(source, "/properties/inputDirectories", inputs, InputDirectory.from_document),
@@ -152,8 +153,8 @@ def _directories(source: Source, rest: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _variables(source: Source, rest: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, dict[str, Any]] = {}
+def _variables(source: Source, rest: Body) -> Body:
+    found: dict[str, Body] = {}
     for field, wire in (("environment", "environmentVariables"), ("secrets", "secrets")):
         found[field] = {}
         for index, item in enumerate(rest.pop(wire, ())):

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Protocol
 
+from batchhvd.wire.facts.documents import Body, Document
 from batchhvd.wire.facts.times import read_moment
 
-Document = Mapping[str, Any]
-"""A resource as the wire describes it."""
+__all__ = ["Document", "HttpAnswer", "PipelineAnswer", "moment", "wire"]
 
 
 class HttpAnswer(Protocol):
@@ -24,9 +24,9 @@ class PipelineAnswer(Protocol):
     http_response: HttpAnswer
 
 
-def wire(model: Any) -> dict[str, Any]:
+def wire(model: Any) -> Body:
     """Returns the wire's document of a model, whichever generation of the Azure packages it comes from."""
-    document: dict[str, Any]
+    document: Body
     if hasattr(model, "serialize"):  # msrest
         document = model.serialize(keep_readonly=True)
     elif hasattr(model, "as_dict"):  # generated from TypeSpec
