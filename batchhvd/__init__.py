@@ -32,6 +32,7 @@ from batchhvd.errors import (
 if TYPE_CHECKING:
     from batchhvd.advice.explain import Verdict
     from batchhvd.advice.plan import Plan
+    from batchhvd.logs.progress import Progress
     from batchhvd.logs.stream import LogStream
     from batchhvd.resources.base import Listing, Resource
     from batchhvd.resources.cluster import Cluster, NodeCounts
@@ -83,6 +84,7 @@ _LAZY = {
     "OtherToolkit": "spec.job",
     "OutputDirectory": "spec.job",
     "Plan": "advice.plan",
+    "Progress": "logs.progress",
     "Reason": "wire.reasons",
     "Resource": "resources.base",
     "ResourceGroup": "resources.group",
@@ -128,6 +130,7 @@ __all__ = [
     "OtherToolkit",
     "OutputDirectory",
     "Plan",
+    "Progress",
     "Reason",
     "Resource",
     "ResourceFailedError",

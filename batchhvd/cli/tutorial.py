@@ -232,7 +232,7 @@ def _follow(job: Job, options: Options, steps: Steps, live: bool) -> Progress:
             follower.write(text)
     steps.console.rule(style="dim")
     steps.seconds["training"] = steps.clock() - started
-    return follower.progress
+    return follower.progress.snapshot()
 
 
 def _results(options: Options, root: Path, job: Job, share: FileShare, progress: Progress, steps: Steps) -> int:

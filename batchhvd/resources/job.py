@@ -11,7 +11,7 @@ from attrs import define, field
 from batchhvd.advice import explain
 from batchhvd.advice.explain import ClusterFacts, JobFacts, Verdict
 from batchhvd.errors import JobFailedError, ServiceError, SpecError
-from batchhvd.logs.progress import Progress
+from batchhvd.logs.progress import Progress, ProgressReader
 from batchhvd.logs.stream import LogStream
 from batchhvd.resources.base import Operations, Resource
 from batchhvd.resources.cluster import Cluster
@@ -189,12 +189,12 @@ class Job(Resource):
             report: is told what is waited for, such as why the job is queued.
         """
         spec = self.refresh().spec
-        progress = Progress(spec.ranks if spec else None)
+        reader = ProgressReader(spec.ranks if spec else None)
         for text in self.stream(METRICS, timeout=timeout, report=report):
-            progress.feed(text)
-            yield progress
-        progress.close()
-        yield progress
+            reader.feed(text)
+            yield reader.snapshot()
+        reader.close()
+        yield reader.snapshot()
 
     def explain(self) -> Verdict:
         """Says why the job waits, runs, failed or succeeded, with the evidence and what to do next.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from batchhvd.logs.progress import Progress
+from batchhvd.logs.progress import ProgressReader
 
 
 class Metrics(list[dict[str, float]]):
@@ -26,7 +26,7 @@ class Metrics(list[dict[str, float]]):
             text: what the ranks wrote, carriage returns and all, with the words of Keras 2 or 3.
             ranks: how many ranks wrote it at most, or None where that is not known.
         """
-        progress = Progress(ranks)
+        progress = ProgressReader(ranks)
         progress.feed(text)
         progress.close()
         found = cls(progress.table())
