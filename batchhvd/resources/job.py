@@ -20,7 +20,7 @@ from batchhvd.resources.job_log import JobLog
 from batchhvd.resources.metrics import Metrics
 from batchhvd.spec.job import JobSpec
 from batchhvd.wire.connection import AGAIN
-from batchhvd.wire.facts.states import ENDED, JobState
+from batchhvd.wire.facts.states import ENDED, JobState, WireWord
 from batchhvd.wire.models import Document, moment, wire
 from batchhvd.wire.reasons import Reason, reasons
 from batchhvd.wire.waiting import Report, wait_until
@@ -38,8 +38,14 @@ METRICS = "stdout.txt"
 LOGS = "stdouterr"
 """The id of the output directory that holds the logs. Source: the published description of listOutputFiles."""
 
-GOALS = ("running", "succeeded", "ended")
-"""What ``Job.wait`` can wait for."""
+
+class Goal(WireWord):
+    """What ``Job.wait`` can wait for."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    ENDED = "ended"
+
 
 _LINK_MINUTES = 600  # the most that the description allows
 _SHOWN = 10  # lines of the failed rank in the error's text; the error's ``tail`` has them all
@@ -101,8 +107,8 @@ class Job(Resource):
             WaitTimeoutError: the time is over; the job goes on.
             SpecError: ``until`` is none of these words.
         """
-        if until not in GOALS:
-            raise SpecError(f"a job cannot be waited for until {until!r}", remedy=f"give one of {', '.join(GOALS)}")
+        if until not in set(Goal):
+            raise SpecError(f"a job cannot be waited for until {until!r}", remedy=f"give one of {', '.join(Goal)}")
         return wait_until(
             self.refresh,
             lambda job: job._reached(until),
@@ -244,9 +250,9 @@ class Job(Resource):
             )
 
     def _reached(self, goal: str) -> bool:
-        if self.state == JobState.FAILED and goal != "ended":
+        if self.state == JobState.FAILED and goal != Goal.ENDED:
             raise self._failure()
-        return self.state in ENDED or (goal == "running" and self.state == JobState.RUNNING)
+        return self.state in ENDED or (goal == Goal.RUNNING and self.state == JobState.RUNNING)
 
     def _failure(self) -> JobFailedError:
         reason = self.errors[0] if self.errors else Reason("", "the service gave no reason")

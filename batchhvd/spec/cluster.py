@@ -12,9 +12,10 @@ from batchhvd.spec import document as specdocument
 from batchhvd.spec import json_source as jobfile
 from batchhvd.spec.json_source import Source
 from batchhvd.wire.facts.documents import Body, Document
+from batchhvd.wire.facts.states import VmPriority
 
 _KIND = "ClusterBaseProperties"
-PRIORITIES = ("dedicated", "lowpriority")
+PRIORITIES = tuple(VmPriority)
 
 
 def _check_count(_owner: object, attribute: Attribute[int], value: int) -> None:
@@ -140,7 +141,7 @@ class ClusterSpec:
         }
         fixed = {
             "vmSize": self.vm_size,
-            "vmPriority": self.priority if self.priority != "dedicated" else None,
+            "vmPriority": self.priority if self.priority != VmPriority.DEDICATED else None,
             "scaleSettings": self._scale(),
             "userAccountSettings": account,
         }

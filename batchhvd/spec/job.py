@@ -33,6 +33,7 @@ from batchhvd.spec.toolkits import (
     Task,
 )
 from batchhvd.wire.facts.documents import Body, Document
+from batchhvd.wire.facts.states import JobPriority
 from batchhvd.wire.facts.times import write_duration
 
 __all__ = [
@@ -51,7 +52,7 @@ __all__ = [
 ]
 
 _KIND = "JobBaseProperties"
-PRIORITIES = ("low", "normal", "high")
+PRIORITIES = tuple(JobPriority)
 
 
 def _check_nodes(_owner: object, _attribute: object, value: int) -> None:
@@ -231,7 +232,7 @@ class JobSpec:
         image = {"imageSourceRegistry": {"image": self.image}}
         longest = write_duration(timedelta(seconds=self.max_seconds)) if self.max_seconds else None
         fixed = {
-            "schedulingPriority": self.priority if self.priority != "normal" else None,
+            "schedulingPriority": self.priority if self.priority != JobPriority.NORMAL else None,
             "nodeCount": self.nodes,
             "stdOutErrPathPrefix": self.logs,
             "mountVolumes": self._volumes(),
