@@ -145,7 +145,7 @@ class Plan:
         return list(self.nodes[0].variables.items()) if self.nodes else []
 
 
-class Survey(Protocol):
+class ServiceFacts(Protocol):
     """What a plan has to know of the service.
 
     Attributes:
@@ -169,7 +169,7 @@ class Survey(Protocol):
         """Says whether a share has a file or folder; None where it could not be found out."""
 
 
-def make(spec: JobSpec, name: str, survey: Survey) -> Plan:
+def make(spec: JobSpec, name: str, survey: ServiceFacts) -> Plan:
     """Returns what a job would do.
 
     Args:
@@ -259,7 +259,7 @@ def _missing(spec: JobSpec, known: _Known, mounts: Sequence[MountPlan]) -> Itera
             yield f"share {mount.share!r} of account {mount.account!r} is not there: {_CREATE_SHARE}"
 
 
-def _paths(spec: JobSpec, mounts: Sequence[MountPlan], survey: Survey) -> Iterator[str]:
+def _paths(spec: JobSpec, mounts: Sequence[MountPlan], survey: ServiceFacts) -> Iterator[str]:
     """Yields the files that the job names below its mounts and that are not there."""
     found = {mount.path for mount in mounts if mount.found}
     there = [mount for mount in spec.mounts if mount.path in found]
@@ -291,7 +291,7 @@ def _below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder + "/")
 
 
-def _warnings(spec: JobSpec, known: _Known, survey: Survey, *, checked: bool) -> Iterator[str]:
+def _warnings(spec: JobSpec, known: _Known, survey: ServiceFacts, *, checked: bool) -> Iterator[str]:
     yield from spec.warnings
     if not checked:
         yield "the service cannot check a job without creating it: what it would reject is not known"

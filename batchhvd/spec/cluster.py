@@ -10,7 +10,7 @@ from attrs import Attribute, field, frozen
 from batchhvd.errors import SpecError
 from batchhvd.spec import document as specdocument
 from batchhvd.spec import json_source as jobfile
-from batchhvd.spec.json_source import Source
+from batchhvd.spec.json_source import JsonSource
 from batchhvd.wire.facts.documents import Body, Document
 from batchhvd.wire.facts.states import VmPriority
 
@@ -109,10 +109,10 @@ class ClusterSpec:
     @classmethod
     def from_document(cls, document: Document, *, account: object = None, **given: object) -> ClusterSpec:
         """Returns the value of a document in the wire's shape, as ``read`` does for a file."""
-        return cls._open(Source(dict(document)), account, given)
+        return cls._open(JsonSource(dict(document)), account, given)
 
     @classmethod
-    def _open(cls, source: Source, account: object, given: Document) -> ClusterSpec:
+    def _open(cls, source: JsonSource, account: object, given: Document) -> ClusterSpec:
         opened, notices = specdocument.opened(source, _KIND, account)
         fields = _fields(opened, specdocument.cleaned(opened.value["properties"]))
         wanted = {name: value for name, value in given.items() if value is not None}
@@ -162,7 +162,7 @@ class ClusterSpec:
         return {"manual": {"targetNodeCount": self.nodes}}
 
 
-def _fields(source: Source, properties: Body) -> Body:
+def _fields(source: JsonSource, properties: Body) -> Body:
     """Takes the fields of ``ClusterSpec`` out of the wire's properties; the rest is ``extra``."""
     rest = dict(properties)
     user = dict(rest.pop("userAccountSettings", {}))

@@ -13,7 +13,7 @@ from typing import Any
 from batchhvd.errors import SpecError
 from batchhvd.spec import placeholders
 from batchhvd.spec import schema as jobschema
-from batchhvd.spec.json_source import Source
+from batchhvd.spec.json_source import JsonSource
 from batchhvd.spec.placeholders import Mountable
 from batchhvd.wire.facts.documents import Body, Document
 from batchhvd.wire.facts.secrets import SECRET_FIELDS
@@ -22,8 +22,8 @@ _SCHEMA = "https://raw.githubusercontent.com/Azure/BatchAI/master/schemas/2018-0
 
 
 def opened(
-    source: Source, kind: str, account: object = None, mounts: Mapping[str, Mountable] | None = None
-) -> tuple[Source, tuple[str, ...]]:
+    source: JsonSource, kind: str, account: object = None, mounts: Mapping[str, Mountable] | None = None
+) -> tuple[JsonSource, tuple[str, ...]]:
     """Checks a document, fills its placeholders and returns it with the warnings, which are also given to Python's own.
 
     Args:
@@ -43,7 +43,7 @@ def opened(
 
 
 @contextmanager
-def placed(source: Source, pointer: str) -> Iterator[None]:
+def placed(source: JsonSource, pointer: str) -> Iterator[None]:
     """Gives an error of a value its place in the document that the value is read from."""
     try:
         yield

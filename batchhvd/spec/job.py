@@ -20,7 +20,7 @@ from batchhvd.spec import document as specdocument
 from batchhvd.spec import json_source as jobfile
 from batchhvd.spec import reading as jobfields
 from batchhvd.spec.cluster import AutoScale, ClusterSpec
-from batchhvd.spec.json_source import Source
+from batchhvd.spec.json_source import JsonSource
 from batchhvd.spec.mounts import Mount, MountPath, Volume
 from batchhvd.spec.placeholders import Mountable
 from batchhvd.spec.toolkits import (
@@ -187,15 +187,15 @@ class JobSpec:
         mounts: Mapping[str, Mountable] | None = None,
     ) -> JobSpec:
         """Returns the value of a document in the wire's shape, as ``read`` does for a file."""
-        return cls._open(Source(dict(document)), account, mounts)
+        return cls._open(JsonSource(dict(document)), account, mounts)
 
     @classmethod
     def _from_job(cls, document: Document) -> JobSpec:
         """Returns the value of a job as the service shows it: what the service added is left out."""
-        return cls(**jobfields.fields(Source({"properties": jobfields.shown(document["properties"])})))
+        return cls(**jobfields.fields(JsonSource({"properties": jobfields.shown(document["properties"])})))
 
     @classmethod
-    def _open(cls, source: Source, account: object, mounts: Mapping[str, Mountable] | None) -> JobSpec:
+    def _open(cls, source: JsonSource, account: object, mounts: Mapping[str, Mountable] | None) -> JobSpec:
         opened, notices = specdocument.opened(source, _KIND, account, mounts)
         fields = jobfields.fields(opened)
         with specdocument.placed(opened, "/properties"):

@@ -23,7 +23,7 @@ _DEPTH = 60  # the published files nest eight deep; beyond this Python's own sta
 
 
 @frozen
-class Source:
+class JsonSource:
     """A JSON document and where each of its values stands.
 
     Attributes:
@@ -64,7 +64,7 @@ class Source:
         return self.places.get(pointer, 0)
 
 
-def read(path: str | os.PathLike[str]) -> Source:
+def read(path: str | os.PathLike[str]) -> JsonSource:
     """Reads a JSON file in UTF-8, with or without a byte order mark.
 
     Raises:
@@ -83,7 +83,7 @@ def read(path: str | os.PathLike[str]) -> Source:
         raise SpecError("is not UTF-8", remedy="save it as UTF-8", file=name, line=line, column=column) from error
 
 
-def parse(text: str, *, file: str = "") -> Source:
+def parse(text: str, *, file: str = "") -> JsonSource:
     """Returns the document in a text.
 
     Args:
@@ -95,7 +95,7 @@ def parse(text: str, *, file: str = "") -> Source:
     """
     reader = _Reader(text, file)
     value = reader.document()
-    return Source(value, file, text, reader.places, reader.keys)
+    return JsonSource(value, file, text, reader.places, reader.keys)
 
 
 def _position(text: str, index: int) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from batchhvd.errors import SpecError
 from batchhvd.spec import document as specdocument
 from batchhvd.spec.document import placed
-from batchhvd.spec.json_source import Source
+from batchhvd.spec.json_source import JsonSource
 from batchhvd.spec.mounts import KINDS, Mount, Volume
 from batchhvd.spec.schema import toolkits
 from batchhvd.spec.toolkits import TOOLKITS, InputDirectory, OtherToolkit, OutputDirectory, Task
@@ -35,7 +35,7 @@ _WEEK = timedelta(days=7)  # the description's default
 _Value = TypeVar("_Value")
 
 
-def fields(source: Source) -> Body:
+def fields(source: JsonSource) -> Body:
     """Takes the fields of ``JobSpec`` out of a checked document; the rest is its ``extra``.
 
     Raises:
@@ -79,7 +79,7 @@ def _less(block: Document, defaults: Document) -> Body:
     return {name: value for name, value in block.items() if name not in defaults or value != defaults[name]}
 
 
-def _task(source: Source, properties: Document) -> Task:
+def _task(source: JsonSource, properties: Document) -> Task:
     found = [name for name in toolkits() if name in properties]
     if len(found) != 1:
         problem = f"{' and '.join(found)} are both there" if found else "nothing says what to run"
@@ -115,12 +115,12 @@ def duration_seconds(text: str) -> float:
     return length.total_seconds()
 
 
-def _limit(source: Source, text: str | None) -> float | None:
+def _limit(source: JsonSource, text: str | None) -> float | None:
     with placed(source, "/properties/constraints/maxWallClockTime"):
         return duration_seconds(text) if text else None
 
 
-def _volumes(source: Source, block: Document) -> Body:
+def _volumes(source: JsonSource, block: Document) -> Body:
     at = "/properties/mountVolumes"
     other = {name: value for name, value in block.items() if name not in (*KINDS, "azureFileShares")}
     volumes = [
@@ -137,7 +137,7 @@ def _volume(kind: str, item: Document) -> Volume:
     return Volume(kind, item["relativeMountPath"], settings)
 
 
-def _each(source: Source, at: str, items: Iterable[Document], make: Callable[[Document], _Value]) -> list[_Value]:
+def _each(source: JsonSource, at: str, items: Iterable[Document], make: Callable[[Document], _Value]) -> list[_Value]:
     made = []
     for index, item in enumerate(items):
         with placed(source, child(at, index)):
@@ -145,7 +145,7 @@ def _each(source: Source, at: str, items: Iterable[Document], make: Callable[[Do
     return made
 
 
-def _directories(source: Source, rest: Body) -> Body:
+def _directories(source: JsonSource, rest: Body) -> Body:
     inputs, outputs = rest.pop("inputDirectories", ()), rest.pop("outputDirectories", ())
     return {
         "inputs": _each(source, "/properties/inputDirectories", inputs, InputDirectory.from_document),
@@ -153,7 +153,7 @@ def _directories(source: Source, rest: Body) -> Body:
     }
 
 
-def _variables(source: Source, rest: Body) -> Body:
+def _variables(source: JsonSource, rest: Body) -> Body:
     found: dict[str, Body] = {}
     for field, wire in (("environment", "environmentVariables"), ("secrets", "secrets")):
         found[field] = {}

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from importlib.resources import files
 
-from batchhvd.spec.json_source import Source
+from batchhvd.spec.json_source import JsonSource
 from batchhvd.wire.facts.documents import Document
 from batchhvd.wire.facts.pointers import child
 
@@ -37,7 +37,7 @@ def _definitions() -> Document:
     return found
 
 
-def check(source: Source, kind: str) -> tuple[str, ...]:
+def check(source: JsonSource, kind: str) -> tuple[str, ...]:
     """Checks the ``properties`` of a document and returns a warning for each field that the schema does not know.
 
     Args:
@@ -68,7 +68,7 @@ def _resolve(schema: Document) -> Document:
     return schema
 
 
-def _walk(source: Source, value: object, schema: Document, pointer: str) -> Iterator[str]:
+def _walk(source: JsonSource, value: object, schema: Document, pointer: str) -> Iterator[str]:
     schema = _resolve(schema)
     if value is None:
         return
@@ -80,7 +80,7 @@ def _walk(source: Source, value: object, schema: Document, pointer: str) -> Iter
             yield from _walk(source, item, schema.get("items", {}), child(pointer, index))
 
 
-def _walk_object(source: Source, value: Document, schema: Document, pointer: str) -> Iterator[str]:
+def _walk_object(source: JsonSource, value: Document, schema: Document, pointer: str) -> Iterator[str]:
     known = schema["properties"]
     for name, item in value.items():
         if name in known:
@@ -92,7 +92,7 @@ def _walk_object(source: Source, value: Document, schema: Document, pointer: str
             raise source.fault(pointer, f'"{name}" is missing', f"add it: {_purpose(known[name])}")
 
 
-def _unknown(source: Source, value: Document, name: str, known: Document, pointer: str) -> str:
+def _unknown(source: JsonSource, value: Document, name: str, known: Document, pointer: str) -> str:
     """Refuses a misspelt field; says a warning for any other unknown one."""
     place = child(pointer, name)
     if name in _OLDER:
@@ -103,7 +103,7 @@ def _unknown(source: Source, value: Document, name: str, known: Document, pointe
     return _warning(source, place, f'"{name}" is no field of the published schema; it is sent as it stands')
 
 
-def _warning(source: Source, pointer: str, text: str) -> str:
+def _warning(source: JsonSource, pointer: str, text: str) -> str:
     line = source.line(pointer)
     return f"{source.file}:{line}: {text}" if line else f"{pointer}: {text}"
 
@@ -115,7 +115,7 @@ def nearest(name: str, known: list[str]) -> str:
     return lowered[found[0]] if found else ""
 
 
-def _check_type(source: Source, value: object, schema: Document, pointer: str) -> None:
+def _check_type(source: JsonSource, value: object, schema: Document, pointer: str) -> None:
     wanted = schema.get("type", "")
     if wanted in _TYPES and not _is(value, wanted):
         raise source.fault(pointer, f"{_shown(value)} is not {_NAMES.get(wanted, wanted)}", _instead(value, schema))
