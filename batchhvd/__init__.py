@@ -1,4 +1,4 @@
-"""batchhvd: Batch AI's resource model, alive again.
+"""batchhvd: Batch AI's resource model, running again.
 
 The public names are here. Most are loaded when they are first used, so that importing the package costs next to nothing
 and brings neither Azure's packages nor Keras along.

@@ -1,6 +1,6 @@
-"""Why something is as it is: one verdict from all that is known, with the evidence and the next call to make.
+"""Why something is as it is: one verdict from all known facts, with the evidence and the next step.
 
-Pure: ``Job.explain`` and ``Cluster.explain`` gather the facts and ask here.
+Pure functions: ``Job.explain`` and ``Cluster.explain`` gather the facts and call them.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Verdict:
     """Why a resource is as it is.
 
     Attributes:
-        cause: what it is, one word for programs.
+        cause: the cause, one word for programs.
         why: one sentence for people.
         evidence: the facts it rests on, a line each: reasons of the service, the failed rank, its last lines.
-        next: what to do, as the call to make where there is one.
+        next: what to do, as the call to make if there is one.
         resource: the resource's id.
     """
 
@@ -44,7 +44,7 @@ class Verdict:
         return evolve(self, next=self._shell or self.next)
 
     def __str__(self) -> str:
-        """Says it on a few lines."""
+        """Returns it as a few lines of text."""
         lines = [f"{self.cause}: {self.why}", *(f"    {line}" for line in self.evidence)]
         return "\n".join([*lines, f"Next: {self.next}"] if self.next else lines)
 
@@ -60,10 +60,10 @@ class JobFacts:
         errors: the service's reasons.
         exit_code: its exit code, or None.
         started, ended: when it began and ended, or None.
-        cluster: what is known of its cluster, None where that is gone.
+        cluster: what is known of its cluster, None if that is gone.
         script: the script's path, or "".
-        restarted: when the service was last started, where that is known.
-        log: reads the end of one of its log files, "" where there is none.
+        restarted: when the service was last started, if that is known.
+        log: reads the end of one of its log files; "" if it does not exist.
     """
 
     id: str
@@ -87,7 +87,7 @@ class ClusterFacts:
     Attributes:
         id, name: the cluster's.
         provisioning, state: its two states.
-        target: how many nodes it shall have; of one that scales by itself, the most.
+        target: how many nodes it should have; the maximum if it scales by itself.
         counts: nodes by state.
         errors: the service's reasons.
     """
@@ -102,7 +102,7 @@ class ClusterFacts:
 
     @property
     def usable(self) -> int:
-        """Nodes that run or can run a job."""
+        """Nodes that run a job or could run one."""
         return self.counts.get("idle", 0) + self.counts.get("running", 0)
 
 
@@ -128,11 +128,11 @@ def of_job(facts: JobFacts) -> Verdict:
 def _succeeded(facts: JobFacts) -> Verdict:
     took = f" after {_seconds(facts.started, facts.ended)}" if facts.started and facts.ended else ""
     remedy = Remedy("job.files()", f"batchhvd job files {facts.name}")
-    return verdict(Cause.SUCCEEDED, f"job {facts.name!r} ended well{took}", (), remedy, facts.id)
+    return verdict(Cause.SUCCEEDED, f"job {facts.name!r} succeeded{took}", (), remedy, facts.id)
 
 
 def _terminating(facts: JobFacts) -> Verdict:
-    why = f"somebody asked job {facts.name!r} to end, and its ranks are ending"
+    why = f"job {facts.name!r} is being terminated, and its ranks are ending"
     remedy = Remedy("job.wait('ended')", f"batchhvd job wait {facts.name} --until ended")
     return verdict(Cause.TERMINATED, why, (), remedy, facts.id)
 
@@ -141,7 +141,7 @@ def _running(facts: JobFacts) -> Verdict:
     since = f" since {facts.started:%Y-%m-%d %H:%M:%S %Z}" if facts.started else ""
     evidence = _texts(facts.errors)
     if facts.restarted and facts.started and facts.restarted > facts.started:
-        evidence.append(f"the service was started again at {facts.restarted:%H:%M:%S}; the job went on meanwhile")
+        evidence.append(f"the service was started again at {facts.restarted:%H:%M:%S}; the job kept running")
     remedy = Remedy(
         "job.stream() follows it, job.wait() waits for its end",
         f"batchhvd job logs {facts.name} follows it, batchhvd job wait {facts.name} waits for its end",
@@ -174,9 +174,9 @@ def _before(first: datetime | None, second: datetime | None) -> bool:
 def _why(cause: Cause, reason: Reason, facts: JobFacts) -> str:
     said = str(reason).rstrip(".")
     if cause is Cause.SERVICE_RESTARTED:
-        return f"the service was started again at {facts.restarted:%H:%M:%S} and found the job's ranks gone: {said}"
+        return f"the service was started again at {facts.restarted:%H:%M:%S} and the job's ranks were gone: {said}"
     if cause is Cause.SCRIPT_MISSING:
-        return f"there is no {reason.details.get('Path') or facts.script} on the node: {said}"
+        return f"{reason.details.get('Path') or facts.script} does not exist on the node: {said}"
     if cause is Cause.RANK_FAILED and _signal(reason):
         return f"{said} ({_signal(reason)})"
     return said
@@ -206,13 +206,13 @@ def _last_lines(reason: Reason, cause: Cause, facts: JobFacts) -> list[str]:
 
 
 def _traceback(lines: list[str]) -> list[str]:
-    """Returns the last traceback in some lines, all of them where there is none."""
+    """Returns the last traceback in some lines, or all of them if there is none."""
     starts = [number for number, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
     return lines[starts[-1] :] if starts else lines
 
 
 def _earlier(facts: JobFacts) -> list[str]:
-    """The reasons of earlier attempts, which the service lists behind the last one's."""
+    """The reasons of earlier attempts, which the service lists after the last one's."""
     return [f"before that: {reason}" for reason in facts.errors[1:]]
 
 
@@ -241,7 +241,7 @@ def _waits(facts: JobFacts, cluster: ClusterFacts) -> tuple[Cause, str, Remedy]:
     steady = cluster.state == AllocationState.STEADY
     if steady and cluster.errors and sum(cluster.counts.values()) < facts.nodes:
         then = f"create the job again with at most {cluster.usable} nodes, or give the engine more nodes"
-        return Cause.CLUSTER_TOO_SMALL, f"{named} did not get what it asked for{_because(cluster)}", Remedy(then, then)
+        return Cause.CLUSTER_TOO_SMALL, f"{named} did not get all its nodes{_because(cluster)}", Remedy(then, then)
     if cluster.state == AllocationState.RESIZING:
         return Cause.WAITING_FOR_RESIZE, f"{named} is still resizing", wait
     more = cluster.target + facts.nodes
@@ -264,7 +264,7 @@ def _stands(facts: ClusterFacts) -> tuple[Cause, str, Remedy]:
     named, shell = f"cluster {facts.name!r}", f"batchhvd cluster resize {facts.name} --target"
     if facts.provisioning == ProvisioningState.FAILED:
         then = "delete it and create it again, in another way"
-        return Cause.NOT_MADE, f"{named} could not be made", Remedy(then, then)
+        return Cause.NOT_MADE, f"{named} could not be created", Remedy(then, then)
     if facts.counts.get("unusable"):
         fix = "fix what the evidence names (setup task, mounts, machines), then"
         remedy = Remedy(f"{fix} cluster.resize(0) and up again", f"{fix} {shell} 0 and up again")
@@ -273,13 +273,13 @@ def _stands(facts: ClusterFacts) -> tuple[Cause, str, Remedy]:
     if facts.errors and facts.state == AllocationState.STEADY:
         engine = "or give the engine more nodes"
         remedy = Remedy(f"cluster.resize({facts.usable}), {engine}", f"{shell} {facts.usable}, {engine}")
-        return Cause.CLUSTER_TOO_SMALL, f"{named} did not get what it asked for{_because(facts)}", remedy
+        return Cause.CLUSTER_TOO_SMALL, f"{named} did not get all its nodes{_because(facts)}", remedy
     if facts.state == AllocationState.RESIZING:
         remedy = Remedy("cluster.wait()", f"batchhvd cluster wait {facts.name}")
         return Cause.RESIZING, f"{named} is on its way to {facts.target} nodes", remedy
     submit = Remedy("experiment.create_job(…, cluster=cluster)", f"batchhvd job submit job.json --cluster {facts.name}")
     grow = Remedy("cluster.resize(…) to give it nodes", f"{shell} … to give it nodes")
-    return Cause.READY, f"{named} has the nodes that it was asked for", submit if facts.usable else grow
+    return Cause.READY, f"{named} has all its nodes", submit if facts.usable else grow
 
 
 def of_node(facts: ClusterFacts, node: str) -> Verdict | None:

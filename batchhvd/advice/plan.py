@@ -1,7 +1,7 @@
-"""What a job would do, said before anything is done: nodes, ranks, command, variables, files, and what is odd about it.
+"""What a job would do, said before anything is done: nodes, ranks, command, variables, files, and what looks odd.
 
 ``Experiment.plan_job`` looks at the service and asks here; nothing is created. What the service would reject, it says
-itself, in a dry run; here stands what only the client knows: the files on the shares, and what all of it means.
+itself, in a dry run; this module adds what only the client knows: the files on the shares, and what all of it means.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _SUCCESSORS = {
 
 @frozen
 class MountPlan:
-    """A share as the job would find it.
+    """A share as the job would see it.
 
     Attributes:
         path: where it is mounted.
         account, share: which share it is.
-        found: whether account and share are there.
+        found: whether account and share exist.
     """
 
     path: str
@@ -57,13 +57,12 @@ class MountPlan:
 
 @frozen
 class NodePlan:
-    """What would happen on one node.
+    """What would run on one node.
 
     Attributes:
         index: its number in the job, from 0.
         ranks: the numbers of the ranks that it runs.
-        variables: what its processes find in their environment, beside what the node itself has; secrets are not among
-            them.
+        variables: what its processes find in their environment, in addition to the node's own; without secrets.
     """
 
     index: int
@@ -83,9 +82,9 @@ class Plan:
         command: the command line of one rank; the node fills in its variables.
         preparation: the command line that runs on each node before, or None.
         logs: where the logs go, below the mount root.
-        mounts: the shares, and whether they are there.
+        mounts: the shares, and whether they exist.
         problems: what would make it fail, a sentence each: first what the service rejects, then what the client sees.
-        warnings: what is worth a second look.
+        warnings: what deserves a second look.
         checked: whether the service has checked the job; only batchhvd's own can do so without creating it.
     """
 
@@ -108,7 +107,7 @@ class Plan:
 
     @property
     def good(self) -> bool:
-        """Whether nothing speaks against it."""
+        """Whether there are no problems."""
         return not self.problems
 
     def to_document(self) -> Body:
@@ -132,7 +131,7 @@ class Plan:
         ]
 
     def __str__(self) -> str:
-        """Says it on some lines, one for each row of the table."""
+        """Returns it as text, one line for each row of the table."""
         return "\n".join(f"{name:<12} {text}" for name, text in self.table())
 
     def _repr_html_(self) -> str:
@@ -146,7 +145,7 @@ class Plan:
 
 
 class ServiceFacts(Protocol):
-    """What a plan has to know of the service.
+    """What a plan needs to know about the service.
 
     Attributes:
         local: whether it is the service of this machine.
@@ -160,20 +159,20 @@ class ServiceFacts(Protocol):
         """Returns what the service would reject, a sentence each; None if it cannot say so without creating the job."""
 
     def cluster(self) -> tuple[str, str, int] | None:
-        """Returns the cluster's name, kind of machine and how many nodes it can have; None where it is not there."""
+        """Returns the cluster's name, VM size and the most nodes that it can have; None if it does not exist."""
 
     def has_share(self, mount: Mount) -> bool:
-        """Says whether a mount's account and share are there."""
+        """Says whether a mount's account and share exist."""
 
     def has_file(self, mount: Mount, path: str) -> bool | None:
-        """Says whether a share has a file or folder; None where it could not be found out."""
+        """Says whether a share has a file or directory; None if that is not known."""
 
 
 def make(spec: JobSpec, name: str, survey: ServiceFacts) -> Plan:
     """Returns what a job would do.
 
     Args:
-        spec: what it is made of.
+        spec: what the job consists of.
         name: the name it would have.
         survey: looks at the service.
     """
@@ -217,7 +216,7 @@ def _nodes(spec: JobSpec, name: str, launch: str) -> Iterator[NodePlan]:
 
 
 def _variables(spec: JobSpec, name: str, launch: str, ranks: int) -> Iterator[tuple[str, str]]:
-    """Yields what is known before; where the mount root lies, only the node knows.
+    """Yields what is known beforehand; only the node knows where the mount root is.
 
     Source: the published description names the variables of mounts and directories.
     """
@@ -238,7 +237,7 @@ _CREATE_SHARE = "create it with create_share()"
 
 
 def _explained(refusals: Sequence[str], spec: JobSpec, known: _Known, mounts: Sequence[MountPlan]) -> Iterator[str]:
-    """Yields the service's refusals, with the call to make where the client knows it."""
+    """Yields the service's refusals, with the call to make if the client knows it."""
     calls = {"/properties/cluster/id": _CREATE_CLUSTER} if known is None else {}
     if known is not None and known[2] < spec.nodes:
         calls["/properties/nodeCount"] = f"cluster.resize({spec.nodes})"
@@ -251,16 +250,16 @@ def _explained(refusals: Sequence[str], spec: JobSpec, known: _Known, mounts: Se
 
 
 def _missing(spec: JobSpec, known: _Known, mounts: Sequence[MountPlan]) -> Iterator[str]:
-    """Yields what is not there on a service that does not check the job itself."""
+    """Yields what is missing on a service that does not check the job itself."""
     if known is None:
-        yield f"the cluster is not there: {_CREATE_CLUSTER}"
+        yield f"the cluster does not exist: {_CREATE_CLUSTER}"
     for mount in mounts:
         if not mount.found:
-            yield f"share {mount.share!r} of account {mount.account!r} is not there: {_CREATE_SHARE}"
+            yield f"share {mount.share!r} of account {mount.account!r} does not exist: {_CREATE_SHARE}"
 
 
 def _paths(spec: JobSpec, mounts: Sequence[MountPlan], survey: ServiceFacts) -> Iterator[str]:
-    """Yields the files that the job names below its mounts and that are not there."""
+    """Yields the files that the job names below its mounts and that do not exist."""
     found = {mount.path for mount in mounts if mount.found}
     there = [mount for mount in spec.mounts if mount.path in found]
     named = {"script": str(spec.task.script)} if isinstance(spec.task, Horovod) else {}
@@ -297,13 +296,13 @@ def _warnings(spec: JobSpec, known: _Known, survey: ServiceFacts, *, checked: bo
         yield "the service cannot check a job without creating it: what it would reject is not known"
     successor = _successor(known[1]) if known else ""
     if known and successor:
-        yield f"{known[1]} is retired in Azure; its successor is Standard_{successor}. Here it is a name only"
+        yield f"{known[1]} is retired in Azure; its successor is Standard_{successor}. Here it is only a name"
     if spec.image and survey.local:
         yield f"the container image {spec.image} is not run here: the job runs on the machine itself"
     if spec.ranks > 1 and isinstance(spec.task, Horovod) and re.search(r"--(lr|learning[-_]rate)\b", spec.task.args):
         yield (
             f"a learning rate is given and {spec.ranks} ranks share each step: the trainer multiplies it by the ranks; "
-            "a script of your own has to do so itself"
+            "your own script has to do so itself"
         )
 
 
@@ -318,5 +317,5 @@ def _spread(nodes: Sequence[NodePlan]) -> str:
 
 
 def _mount_text(mount: MountPlan) -> str:
-    there = "" if mount.found else " (not there)"
+    there = "" if mount.found else " (does not exist)"
     return f"{ROOT}/{mount.path} is share {mount.share} of account {mount.account}{there}"

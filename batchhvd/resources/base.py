@@ -1,4 +1,4 @@
-"""What every resource is: a name under a parent, an id, a document that was read, and four verbs."""
+"""What all resources have in common: a name, a parent, an id, the document last read, and four methods."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Poller(Protocol):
     """A long-running operation, as the Azure packages give it."""
 
     def wait(self, timeout: float | None = None) -> None:
-        """Waits for its end, or until the seconds are over; does not say which."""
+        """Waits until it ends or the seconds are over; does not say which."""
 
     def done(self) -> bool:
         """Says whether it is over."""
 
     def result(self) -> object:
-        """Returns what came of it, and raises where it failed."""
+        """Returns its result, or raises if it failed."""
 
 
 class Parent(Protocol):
@@ -50,7 +50,7 @@ class Parent(Protocol):
         """The way to the service."""
 
     def _asking(self, verb: str) -> AbstractContextManager[None]:
-        """Translates the errors of what is asked of it."""
+        """Translates the errors of a request about it."""
 
 
 @frozen
@@ -79,10 +79,10 @@ def _check_name(resource: Resource, _attribute: object, name: str) -> None:
 
 @define(eq=False, repr=False, slots=False)
 class Resource:
-    """A handle on one resource of the service: equal by id, made of strings, good in another process.
+    """A handle to one resource of the service: equal by id, made of strings, usable in another process.
 
-    Making one asks nobody; fields other than the name are filled by ``refresh`` and by every verb that gets an answer,
-    and are empty before.
+    Creating a handle sends no request. Fields other than the name are empty until ``refresh``, or another method that
+    gets an answer, fills them.
 
     Attributes:
         name: its name.
@@ -102,29 +102,29 @@ class Resource:
 
     @property
     def id(self) -> str:
-        """The resource's id, as Resource Manager writes it; compares without regard to case."""
+        """The resource's id, as Resource Manager writes it; case does not matter."""
         return f"{self._parent.id}{self._segment}/{self.name}"
 
     @property
     def document(self) -> Document:
-        """The resource as the service described it last, in the wire's own words; empty before the first answer."""
+        """The resource as the service described it last, in the form of the wire; empty before the first answer."""
         return self._document
 
     def refresh(self) -> Self:
         """Reads the resource from the service and fills its fields.
 
         Raises:
-            NotFoundError: it is not there.
+            NotFoundError: it does not exist.
         """
         with self._asking("read"):
             document = self._read()
         return self._load(document)
 
     def exists(self) -> bool:
-        """Says whether the service has it, and fills its fields where it does.
+        """Says whether it exists, and fills its fields if it does.
 
         Raises:
-            ServiceError: it could not be found out.
+            ServiceError: the service gave no clear answer.
         """
         try:
             self.refresh()
@@ -141,13 +141,13 @@ class Resource:
         return found
 
     def delete(self, *, timeout: float = 600.0) -> None:
-        """Deletes the resource and all that is in it (``contents`` says what); one that is gone already is fine.
+        """Deletes the resource and everything in it (``contents`` lists it); does nothing if it is gone already.
 
         Args:
-            timeout: seconds to wait for its end; running jobs are ended first.
+            timeout: seconds to wait; running jobs are terminated first.
 
         Raises:
-            WaitTimeoutError: it was not over in time; it goes on.
+            WaitTimeoutError: the deletion did not end in time; it continues.
         """
         try:
             with self._asking("deleted"):
@@ -198,29 +198,29 @@ class Resource:
         return self._connection.translating(f"{self.kind} {self.name!r} cannot be {verb}")
 
     def _finish(self, poller: Poller | None, timeout: float, verb: str) -> object:
-        """Waits for an operation's end and returns its result; None for one that was over at once."""
+        """Waits for an operation's end and returns its result; None if there is nothing to wait for."""
         if poller is None:
             return None
         poller.wait(timeout)  # returns in silence when the time is over
         if not poller.done():
             raise WaitTimeoutError(
-                f"waited {timeout:.0f} s for {self.kind} {self.name!r} to be {verb}, and it is not over. It goes on by "
-                "itself; look with exists() or refresh(), or ask again with a longer timeout",
+                f"waited {timeout:.0f} s for {self.kind} {self.name!r} to be {verb}, and it has not finished. "
+                "It continues by itself; check with exists() or refresh(), or try again with a longer timeout",
                 last_state="in progress",
                 waited=timeout,
             )
         return poller.result()
 
     def _created(self, start: Callable[[], Poller], timeout: float) -> Self:
-        """Sends a PUT, waits for its end and checks that it ended well."""
+        """Sends a PUT, waits until it has finished and checks that it succeeded."""
         with self._asking("created"):
             result = self._finish(start(), timeout, "created")
             document = self._read() if result is None else wire(result)
         self._load(document)
         if self.provisioning == ProvisioningState.FAILED:
             raise ResourceFailedError(
-                f"{self.kind} {self.name!r} could not be made: {'; '.join(self._reasons()) or 'no reason given'}. "
-                "Delete it and create it anew once the reason is gone",
+                f"{self.kind} {self.name!r} could not be created: {'; '.join(self._reasons()) or 'no reason given'}. "
+                "Delete it, and create it again when the reason is gone",
                 resource=self.id,
                 reasons=self._reasons(),
             )
@@ -238,7 +238,7 @@ class Resource:
         return {"provisioning": self.provisioning}
 
     def _reasons(self) -> list[str]:
-        """The service's reasons where it went wrong."""
+        """The service's reasons if something went wrong."""
         return []
 
     @classmethod
@@ -268,7 +268,7 @@ def _plain(value: object) -> object:
 
 
 class Listing(Generic[R]):
-    """The resources of one kind, read page by page each time somebody goes through them; a table in a notebook."""
+    """The resources of one kind, read page by page in each iteration; a table in a notebook."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A cluster: nodes of one kind, as many as asked for or as its jobs need."""
+"""A cluster: nodes of one kind, a fixed number or as many as its jobs need."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from batchhvd.resources.workspace import Workspace
 
 _ADMINISTRATOR = "batchai"
-"""The user made on the nodes where the spec names none; the description wants one, the local service makes none."""
+"""The administrator if the spec names none: the description requires one; the local service does not create it."""
 
 
 @frozen
@@ -55,10 +55,10 @@ class Cluster(Resource):
     Attributes:
         state: ``"resizing"`` or ``"steady"``.
         nodes: how many nodes are in which state.
-        target: how many nodes it was asked for, or the limits between which it scales.
+        target: how many nodes it should have, or the limits between which it scales.
         vm_size: the kind of machine, in upper case.
         priority: ``"dedicated"`` or ``"lowpriority"``.
-        errors: what the service says is wrong with it.
+        errors: what the service reports as wrong with it.
     """
 
     state: str = field(default="", init=False)
@@ -84,17 +84,17 @@ class Cluster(Resource):
         return self.workspace.group
 
     def wait(self, *, timeout: float | None = None, report: Report | None = None) -> Self:
-        """Waits until the cluster is steady and every node that it shall have is usable.
+        """Waits until the cluster is steady and all its nodes are usable.
 
-        Ctrl-C ends the waiting only.
+        Ctrl-C ends only the wait.
 
         Args:
             timeout: seconds, or None for a week.
-            report: is told each change of what is waited for.
+            report: is called with a line each time the state changes.
 
         Raises:
-            ResourceFailedError: it was not made, or will not get the nodes asked for.
-            WaitTimeoutError: the time is over; it goes on resizing.
+            ResourceFailedError: it could not be created, or will not get its nodes.
+            WaitTimeoutError: the time is over; the cluster keeps resizing.
         """
         what = f"cluster {self.name!r} to be ready"
         return wait_until(
@@ -109,13 +109,13 @@ class Cluster(Resource):
         )
 
     def resize(self, nodes: int | AutoScale) -> Self:
-        """Asks for another number of nodes, or for limits to scale between; returns while they come or go.
+        """Changes the number of nodes, or the limits to scale between; returns while nodes still come or go.
 
         Args:
             nodes: how many; 0 frees them all and keeps the cluster.
 
         Raises:
-            NotFoundError: there is no such cluster.
+            NotFoundError: the cluster does not exist.
             SpecError: the number is negative.
         """
         scale = ClusterSpec(vm_size="any", nodes=nodes).to_document()["properties"]["scaleSettings"]
@@ -131,7 +131,7 @@ class Cluster(Resource):
             node: a node's name as the logs show it, or None for the whole cluster.
 
         Raises:
-            NotFoundError: there is no such cluster, or it has no such node.
+            NotFoundError: the cluster or the node does not exist.
         """
         facts = self.refresh()._known()
         if node is None:
@@ -170,7 +170,7 @@ class Cluster(Resource):
         reasons = self._reasons() or [f"it has {self.nodes}"]
         return ResourceFailedError(
             f"cluster {self.name!r} will not be ready: {'; '.join(reasons)}. Ask its explain() for the reason, resize "
-            "it, or delete it and create it anew",
+            "it, or delete it and create it again",
             resource=self.id,
             reasons=reasons,
         )

@@ -1,4 +1,4 @@
-"""An experiment: jobs that are looked at together."""
+"""An experiment: jobs that belong together."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @define(eq=False, repr=False, slots=False)
 class Experiment(Resource):
-    """An experiment: jobs that are looked at together."""
+    """An experiment: jobs that belong together."""
 
     kind: ClassVar[str] = "experiment"
     _plural: ClassVar[str] = "experiments"
@@ -43,40 +43,40 @@ class Experiment(Resource):
         return self.workspace.group
 
     def create_job(self, name: str, spec: JobSpec, *, cluster: Cluster, timeout: float = 600.0) -> Job:
-        """Submits a job, or returns the one that is there with the same content; it queues until nodes are free.
+        """Submits a job, or returns the existing one with the same content; it waits in the queue until nodes are free.
 
-        The keys of the storage accounts that it mounts are looked up and sent along; the spec keeps none.
+        The keys of the storage accounts that it mounts are looked up and sent along; the spec does not keep them.
 
         Args:
             name: its name.
-            spec: what it is made of.
+            spec: what the job consists of.
             cluster: where it runs.
-            timeout: seconds to wait for the service to take it; ``Job.wait`` waits for the job.
+            timeout: seconds to wait for the service to accept it; ``Job.wait`` waits for the job.
 
         Raises:
-            NotFoundError: a storage account that it mounts is not there.
-            ConflictError: there is a job of this name with other content.
-            BadRequestError: the service found something wrong; ``target`` says where.
+            NotFoundError: a storage account that it mounts does not exist.
+            ConflictError: a job of this name exists with other content.
+            BadRequestError: the service rejected the job; ``target`` names the field.
         """
         body = spec._request(cluster.id, self._keys(spec))
         job = Job(self, name)
         return job._created(lambda: self._connection.batchai.jobs.begin_create(*job._path, parameters=body), timeout)
 
     def plan_job(self, name: str, spec: JobSpec, *, cluster: Cluster) -> Plan:
-        """Says what a job would do, and what would make it fail; creates nothing.
+        """Says what a job would do and what would make it fail, without creating it.
 
-        A service of batchhvd checks the job as if it were created and says what it would reject. Another one could not
-        be asked without creating the job; then the plan has ``checked`` False and a warning.
+        A service of batchhvd checks the job as if it were created, and reports what it would reject. Other services
+        cannot do so without creating the job; the plan then has ``checked`` False and a warning.
 
         Args:
             name: the name it would have.
-            spec: what it is made of.
+            spec: what the job consists of.
             cluster: where it would run.
         """
         return plan.make(spec, name, Survey(self, cluster))
 
     def job(self, name: str) -> Job:
-        """Returns a handle on a job, running or not; asks nobody."""
+        """Returns a handle to a job without sending a request."""
         return Job(self, name)
 
     def jobs(self) -> Listing[Job]:

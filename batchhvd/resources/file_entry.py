@@ -21,7 +21,7 @@ class FileEntry:
     Attributes:
         path: its path from the root of the share or of the job's output directory.
         size: bytes; 0 for a directory.
-        modified: when it was last written, or None where the service did not say.
+        modified: when it was last written, or None if the service did not say.
         is_directory: whether it is a directory.
     """
 
@@ -37,23 +37,23 @@ class FileEntry:
         return self.path.rpartition("/")[2]
 
     def read(self) -> bytes:
-        """Returns what the file holds now.
+        """Returns the file's present content.
 
         Raises:
-            NotFoundError: it is a directory, or gone.
+            NotFoundError: it is a directory, or no longer exists.
             AccessDeniedError: the link has expired; list the files again.
         """
         return b"".join(self._pieces())
 
     def text(self) -> str:
-        """Returns what the file holds now as text; what is not UTF-8 becomes U+FFFD."""
+        """Returns the file's present content as text; bytes that are not UTF-8 become U+FFFD."""
         return self.read().decode("utf-8", errors="replace")
 
     def download(self, to: str | os.PathLike[str] = ".") -> Path:
-        """Writes the file to this machine and returns where.
+        """Writes the file to this machine and returns its path.
 
         Args:
-            to: a folder that is there, or the path of the file to write.
+            to: an existing folder, or the path of the file to write.
         """
         path = Path(to)
         path = path / self.name if path.is_dir() else path
@@ -66,7 +66,7 @@ class FileEntry:
 
     def _pieces(self) -> Iterator[bytes]:
         if self._open is None:
-            raise NotFoundError(f"{self.name!r} cannot be read. List the directory again, or give another name")
+            raise NotFoundError(f"{self.name!r} cannot be read. List the directory again, or choose another entry")
         yield from self._open()
 
 
@@ -98,21 +98,21 @@ class LinkReader:
     """
 
     def __init__(self, connection: Connection, what: str) -> None:
-        """Makes a reader.
+        """Creates a reader.
 
         Args:
             connection: the way to the service.
-            what: begins an error, such as ``"file 'stdout.txt' cannot be read"``.
+            what: the beginning of an error message, such as ``"file 'stdout.txt' cannot be read"``.
         """
         self._connection, self._what = connection, what
         self.answer: Mapping[str, str] = {}
 
     def read(self, link: str, start: int = 0, headers: Mapping[str, str] | None = None) -> Iterator[bytes]:
-        """Yields what the file holds from byte ``start`` on; nothing where it ends there.
+        """Yields the file's content from byte ``start`` on; nothing if it ends there.
 
         Raises:
             AccessDeniedError: the link has expired.
-            UnavailableError: the connection is lost; what was yielded before is good.
+            UnavailableError: the connection was lost; what was yielded before is valid.
         """
         from azure.core.exceptions import HttpResponseError
         from azure.core.rest import HttpRequest

@@ -1,4 +1,4 @@
-"""A resource group: what is deleted together, workspaces and storage accounts."""
+"""A resource group: workspaces and storage accounts that are deleted together."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @define(eq=False, repr=False, slots=False)
 class ResourceGroup(Resource):
-    """A resource group: what is deleted together.
+    """A resource group: everything in it is deleted together.
 
     Attributes:
-        location: the region it was made for, such as ``"eastus"``; "" before the first answer.
+        location: its region, such as ``"eastus"``; "" before the first answer.
         tags: its tags.
     """
 
@@ -43,7 +43,7 @@ class ResourceGroup(Resource):
     def create_workspace(
         self, name: str, *, location: str | None = None, tags: Mapping[str, str] | None = None, timeout: float = 600.0
     ) -> Workspace:
-        """Creates a workspace, or returns the one that is there.
+        """Creates a workspace, or returns the existing one.
 
         Args:
             name: its name.
@@ -54,7 +54,7 @@ class ResourceGroup(Resource):
         return Workspace(self, name)._create(location or self._place(), tags or {}, timeout)
 
     def workspace(self, name: str) -> Workspace:
-        """Returns a handle on a workspace; asks nobody."""
+        """Returns a handle to a workspace without sending a request."""
         return Workspace(self, name)
 
     def workspaces(self) -> Listing[Workspace]:
@@ -64,10 +64,10 @@ class ResourceGroup(Resource):
     def create_storage_account(
         self, name: str, *, location: str | None = None, sku: str = "Standard_LRS", timeout: float = 600.0
     ) -> StorageAccount:
-        """Creates a storage account, or returns the one that is there.
+        """Creates a storage account, or returns the existing one.
 
         Args:
-            name: its name, 3 to 24 lower-case letters and digits, unlike any other's.
+            name: its name, 3 to 24 lower-case letters and digits, unique in the service.
             location: its region; None for the group's.
             sku: its redundancy, in Azure's words.
             timeout: seconds to wait for it.
@@ -75,7 +75,7 @@ class ResourceGroup(Resource):
         return StorageAccount(self, name)._create(location or self._place(), sku, timeout)
 
     def storage_account(self, name: str) -> StorageAccount:
-        """Returns a handle on a storage account; asks nobody."""
+        """Returns a handle to a storage account without sending a request."""
         return StorageAccount(self, name)
 
     def storage_accounts(self) -> Listing[StorageAccount]:

@@ -1,4 +1,4 @@
-"""A job: what runs on a cluster, how it stands, and the files that it writes."""
+"""A job: what runs on a cluster, its state, and the files that it writes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from batchhvd.resources.workspace import Workspace
 
 METRICS = "stdout.txt"
-"""The log in which trainings speak of their epochs."""
+"""The log in which trainings report their epochs."""
 
 LOGS = "stdouterr"
 """The id of the output directory that holds the logs. Source: the published description of listOutputFiles."""
@@ -57,10 +57,10 @@ class Job(Resource):
 
     Attributes:
         state: ``queued``, ``running``, ``terminating``, ``succeeded`` or ``failed``.
-        exit_code: 0, or that of the first rank that failed (128 + n for signal n); None while nothing ended.
+        exit_code: 0, or that of the first rank that failed (128 + n for signal n); None until a rank has ended.
         started: when it began to run, or None.
         ended: when it ended, or None.
-        errors: why it waits or failed, in the service's words.
+        errors: why it waits or failed, as the service puts it.
     """
 
     state: str = field(default="", init=False)
@@ -91,24 +91,26 @@ class Job(Resource):
 
     @property
     def spec(self) -> JobSpec | None:
-        """What it is made of, without keys and secret values; None before the first answer."""
+        """What it consists of, without keys and secret values; None before the first answer."""
         return JobSpec._from_job(self._document) if self._document else None
 
     def wait(self, until: str = "succeeded", *, timeout: float | None = None, report: Report | None = None) -> Self:
-        """Waits until the job runs or has ended; Ctrl-C ends the waiting and leaves the job alone.
+        """Waits until the job runs or has ended; Ctrl-C ends the wait and leaves the job running.
 
         Args:
-            until: ``"running"`` (or beyond), ``"succeeded"``, or ``"ended"`` in whichever way.
+            until: ``"running"`` (or any later state), ``"succeeded"``, or ``"ended"`` with any result.
             timeout: seconds, or None for a week.
-            report: is told each change of what is waited for.
+            report: is called with a line each time the state changes.
 
         Raises:
-            JobFailedError: it failed, and that was not what was waited for.
-            WaitTimeoutError: the time is over; the job goes on.
+            JobFailedError: it failed, and the goal was not ``"ended"``.
+            WaitTimeoutError: the time is over; the job continues.
             SpecError: ``until`` is none of these words.
         """
         if until not in set(Goal):
-            raise SpecError(f"a job cannot be waited for until {until!r}", remedy=f"give one of {', '.join(Goal)}")
+            raise SpecError(
+                f"a job cannot be waited for until it is {until!r}", remedy=f"give one of {', '.join(Goal)}"
+            )
         return wait_until(
             self.refresh,
             lambda job: job._reached(until),
@@ -121,29 +123,29 @@ class Job(Resource):
         )
 
     def describe(self) -> str:
-        """Returns how the job stood at the last answer, in a few words; asks nobody."""
+        """Returns the job's last known state in a few words, without sending a request."""
         return f"{self.state}, {self.errors[0]}" if self.errors and self.state == JobState.QUEUED else self.state
 
     def terminate(self, *, timeout: float = 60.0) -> Self:
-        """Ends the job and waits until no rank runs; one that has ended already is fine.
+        """Terminates the job and waits until no rank runs; does nothing if it has ended already.
 
         Raises:
-            NotFoundError: there is no such job.
-            WaitTimeoutError: it did not end in time.
+            NotFoundError: the job does not exist.
+            WaitTimeoutError: it did not end in time; it is still terminating.
         """
         with self._asking("terminated"):
             self._finish(self._connection.batchai.jobs.begin_terminate(*self._path, **AGAIN), timeout, "terminated")
         return self.refresh()
 
     def files(self, output: str = LOGS, directory: str = "") -> Iterator[FileEntry]:
-        """Lists the files that the job has written.
+        """Lists the files and directories that the job has written.
 
         Args:
             output: ``"stdouterr"`` for the logs, or the id of an output directory.
             directory: a directory in it; "" for its root.
 
         Raises:
-            BadRequestError: there is no such output directory.
+            BadRequestError: the job has no such output directory.
         """
         directory = directory.removeprefix("./").strip("/").removeprefix(".")
         for document in self._listed(output, directory):
@@ -158,14 +160,14 @@ class Job(Resource):
         timeout: float | None = None,
         report: Report | None = None,
     ) -> LogStream:
-        """Follows a log file as the job writes it; ends when the job has ended and every byte was read.
+        """Follows a log file while the job writes it; ends when the job has ended and every byte has been read.
 
         Args:
             name: the file's name.
             output: its output directory.
-            cursor: the byte to begin with: ``LogStream.cursor`` of an earlier stream.
-            timeout: seconds that the whole may take, or None for a week.
-            report: is told what is waited for, such as why the job is queued.
+            cursor: the byte to start from: ``LogStream.cursor`` of an earlier stream.
+            timeout: seconds that the stream may take, or None for a week.
+            report: is called with a line about what is waited for, such as why the job is queued.
         """
         return LogStream(
             JobLog(self, output, name),
@@ -177,22 +179,22 @@ class Job(Resource):
         )
 
     def metrics(self) -> Metrics:
-        """Reads what the training has said of its epochs so far.
+        """Reads what the training has reported about its epochs so far.
 
         Raises:
-            NotFoundError: there is no such job.
+            NotFoundError: the job does not exist.
         """
         spec = self.refresh().spec
         return Metrics._read(self._log(METRICS).decode("utf-8", errors="replace"), spec.ranks if spec else None)
 
     def progress(self, *, timeout: float | None = None, report: Report | None = None) -> Iterator[Progress]:
-        """Follows the training: yields how it stands, each time that it has said more, until the job has ended.
+        """Follows the training: yields a snapshot each time the log has grown, until the job has ended.
 
-        The bars that several ranks print over one another come out as one bar for each writer.
+        Bars that several ranks print over one another are separated into one bar for each writer.
 
         Args:
-            timeout: seconds that the whole may take, or None for a week.
-            report: is told what is waited for, such as why the job is queued.
+            timeout: seconds that the stream may take, or None for a week.
+            report: is called with a line about what is waited for, such as why the job is queued.
         """
         spec = self.refresh().spec
         reader = ProgressReader(spec.ranks if spec else None)
@@ -203,10 +205,10 @@ class Job(Resource):
         yield reader.snapshot()
 
     def explain(self) -> Verdict:
-        """Says why the job waits, runs, failed or succeeded, with the evidence and what to do next.
+        """Explains why the job waits, runs, failed or succeeded, with the evidence and the next step.
 
         Raises:
-            NotFoundError: there is no such job.
+            NotFoundError: the job does not exist.
         """
         self.refresh()
         task = (self._document.get("properties") or {}).get("horovodSettings") or {}
@@ -232,7 +234,7 @@ class Job(Resource):
         return cluster._known() if cluster.exists() else None
 
     def _log(self, name: str) -> bytes:
-        """Returns what a log file holds now, b"" where there is none."""
+        """Returns the present content of a log file; b"" if it does not exist."""
         for file in self.files():
             if file.name == name:
                 return file.read()
@@ -259,7 +261,7 @@ class Job(Resource):
         details = reason.details
         tail = details.get("Tail", "").splitlines()
         files = self._log_names()
-        message = f"job {self.name!r} failed: {str(reason).rstrip('.')}. Ask its explain() for the cause"
+        message = f"job {self.name!r} failed: {str(reason).rstrip('.')}. Call its explain() for the cause"
         message += f", or read {', '.join(files)} with stream()" if files else ""
         return JobFailedError(
             "\n    ".join([message, *tail[-_SHOWN:]]),
@@ -275,7 +277,7 @@ class Job(Resource):
     def _log_names(self) -> list[str]:
         try:
             return [file.name for file in self.files() if not file.is_directory]
-        except ServiceError:  # the failure itself is worth more than the names that go with it
+        except ServiceError:  # the failure itself matters more than the names of its files
             return []
 
     def _load(self, document: Document) -> Self:

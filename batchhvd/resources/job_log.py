@@ -18,11 +18,11 @@ class JobLog:
     """One log file of one job, as a ``LogStream`` follows it.
 
     The local service can hold a request open until there is news: header ``x-batchhvd-wait`` says for how many seconds,
-    ``x-batchhvd-unless`` which answer is none, ``x-batchhvd-job`` whose end is. Others ignore these headers.
+    ``x-batchhvd-unless`` which answer is not news, ``x-batchhvd-job`` whose end is. Others ignore these headers.
     """
 
     def __init__(self, job: Job, output: str, name: str) -> None:
-        """Makes it.
+        """Creates a reader at the start of the file.
 
         Args:
             job: whose log it is.
@@ -58,12 +58,12 @@ class JobLog:
         self._note(self._reader.answer)
 
     def missing(self) -> NotFoundError | None:
-        """Returns the error where the job succeeded without the file; a failure says itself why there is none."""
+        """Returns an error if the job succeeded without the file; a job that failed reports its own reason."""
         if self._job.state != JobState.SUCCEEDED:
             return None
         names = ", ".join(file.name for file in self._job.files(self._output)) or "none"
         return NotFoundError(
-            f"job {self._job.name!r} has ended without writing {self._name!r}. Its files are: {names}",
+            f"job {self._job.name!r} ended without writing {self._name!r}. Its files are: {names}",
             code="FileNotFound",
         )
 

@@ -1,4 +1,4 @@
-"""What a training said of its epochs, read from its log."""
+"""What a training reports about its epochs, read from its log."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from batchhvd.logs.progress import ProgressReader
 
 
 class Metrics(list[dict[str, float]]):
-    """One record for each epoch: ``epoch``, the metrics' means over the ranks, and ``seconds`` where they are known.
+    """One record for each epoch: ``epoch``, the metrics' means over the ranks, and ``seconds`` if they are known.
 
     In a notebook it shows itself as learning curves above a table.
 
     Attributes:
-        test: the results of the final test by name, such as ``accuracy``; empty where there was none yet.
+        test: the results of the final test by name, such as ``accuracy``; empty before the test.
     """
 
     test: dict[str, float]
@@ -24,7 +24,7 @@ class Metrics(list[dict[str, float]]):
 
         Args:
             text: what the ranks wrote, carriage returns and all, with the words of Keras 2 or 3.
-            ranks: how many ranks wrote it at most, or None where that is not known.
+            ranks: how many ranks wrote it at most, or None if that is not known.
         """
         progress = ProgressReader(ranks)
         progress.feed(text)

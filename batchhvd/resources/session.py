@@ -20,26 +20,26 @@ if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
     from typing_extensions import Self
 
-_IDLE = 3600  # seconds after which a service ends that nobody needs any more
+_IDLE = 3600  # seconds after which a service ends that has had neither jobs nor requests
 _ENGINE = "processes"
 
 
 class Session:
-    """A way to one service as one subscription; it can be pickled (without the credential) and used from threads."""
+    """The way to one service and subscription; it can be pickled (without the credential) and used from threads."""
 
     def __init__(self, connection: Connection, *, clock: Clock | None = None) -> None:
-        """Makes a session; ``local`` and ``connect`` do it.
+        """Creates a session; users call ``local`` or ``connect``.
 
         Args:
             connection: the way to the service.
-            clock: the clock that all waiting sleeps by; None for the machine's own.
+            clock: the clock for all waits; None for the machine's own.
         """
         self.clock = clock
         self._connection = connection
 
     @property
     def endpoint(self) -> str:
-        """The service's URL; of a local service, where it is now."""
+        """The service's URL; for a local service, its present one."""
         return self._connection.endpoint
 
     @property
@@ -50,17 +50,17 @@ class Session:
     def create_group(
         self, name: str, *, location: str = "eastus", tags: Mapping[str, str] | None = None
     ) -> ResourceGroup:
-        """Creates a resource group, or returns the one that is there.
+        """Creates a resource group, or returns the existing one.
 
         Args:
             name: its name.
-            location: its region; a local service only keeps the word.
+            location: its region; only a name to a local service.
             tags: its tags.
         """
         return ResourceGroup(self, name)._create(location, tags or {})
 
     def group(self, name: str) -> ResourceGroup:
-        """Returns a handle on a resource group; asks nobody."""
+        """Returns a handle to a resource group without sending a request."""
         return ResourceGroup(self, name)
 
     def groups(self) -> Listing[ResourceGroup]:
@@ -68,7 +68,7 @@ class Session:
         return children(ResourceGroup, self)
 
     def close(self) -> None:
-        """Closes open connections; the service and its jobs go on, and so does the session when it is used again."""
+        """Closes open connections; the service and its jobs continue, and the session can be used again."""
         self._connection.close()
 
     @property
@@ -104,19 +104,19 @@ class Session:
 
 
 def local(root: str | os.PathLike[str] | None = None, *, engine: str = _ENGINE) -> Session:
-    """Starts the service of this machine, or finds the one that runs.
+    """Starts the service of this machine, or finds the running one.
 
-    The service is a process of its own: it and its jobs outlive this program. It ends by itself when for an hour it has
-    had neither jobs nor requests.
+    The service is a separate process: it and its jobs outlive this program. It ends by itself after an hour without
+    jobs and requests.
 
     Args:
-        root: the folder with all it knows and all its shares; None for ``$BATCHHVD_ROOT``, else
+        root: the folder of its records and shares; None for ``$BATCHHVD_ROOT``, else
             ``$XDG_STATE_HOME/batchhvd``, else ``~/.local/state/batchhvd``.
-        engine: what runs the jobs, where it has to be started.
+        engine: what runs the jobs, if the service has to be started.
 
     Raises:
-        UnavailableError: it does not start; the message has the end of its log.
-        ConflictError: one runs there with another engine than the one asked for by name.
+        UnavailableError: it does not start; the message contains the end of its log.
+        ConflictError: a service with another engine runs there.
     """
     folder = local_service.resolved_root(root)
     connection = Connection(local_service.read_endpoint(folder) or "http://127.0.0.1", SUBSCRIPTION, root=folder)
@@ -128,7 +128,7 @@ def local(root: str | os.PathLike[str] | None = None, *, engine: str = _ENGINE) 
     if engine not in (_ENGINE, running):
         raise ConflictError(
             f"the local service in {folder} runs jobs with the engine {running!r}, not with {engine!r}. "
-            "End it first, or take another root"
+            "End it first, or use another root"
         )
     return Session(connection)
 
@@ -139,7 +139,7 @@ def connect(
     *,
     subscription: str | None = None,
 ) -> Session:
-    """Returns a session with any service that speaks Azure's protocols; asks nobody.
+    """Returns a session with any service that speaks Azure's protocols, without sending a request.
 
     Args:
         endpoint: URL of Resource Manager: https, or http on this machine.
@@ -148,7 +148,7 @@ def connect(
         subscription: the subscription's id; None for ``$AZURE_SUBSCRIPTION_ID``, on this machine the local service's.
 
     Raises:
-        SpecError: the endpoint is no such URL, or there is no subscription.
+        SpecError: the endpoint is not such a URL, or no subscription is given.
     """
     token = credential if isinstance(credential, str) else None
     given = Token(token) if token else None if isinstance(credential, str) else credential
@@ -165,11 +165,11 @@ def connect(
 
 
 def _answers(connection: Connection) -> bool:
-    """Whether the service that wrote the endpoint answers: its file may have outlived it."""
+    """Says whether the service that wrote the endpoint answers: the file may have outlived it."""
     if not connection.root or not local_service.read_endpoint(connection.root):
         return False
     try:
-        with connection.translating("the local service cannot be asked"):
+        with connection.translating("the local service cannot be reached"):
             connection.resources.resource_groups.check_existence("-", retry_total=0, connection_timeout=5)
     except ServiceError:
         return False

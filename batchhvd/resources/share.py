@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @define(eq=False, repr=False, slots=False)
 class FileShare(Resource):
-    """A file share: folders and files that people and jobs both reach.
+    """A file share: directories and files that people and jobs both reach.
 
     Attributes:
         quota: the size limit in GiB; 0 before the first answer.
@@ -56,7 +56,7 @@ class FileShare(Resource):
         return self.account.group
 
     def create_directory(self, path: str) -> None:
-        """Creates a directory and those above it; one that is there already is fine.
+        """Creates a directory and those above it; does nothing if it exists.
 
         Args:
             path: from the share's root, such as ``"cifar/logs"``.
@@ -66,10 +66,10 @@ class FileShare(Resource):
             self._create_one("/".join(parts[:end]))
 
     def delete_directory(self, path: str) -> None:
-        """Deletes a directory with all that is in it; one that is gone already is fine.
+        """Deletes a directory and everything in it; does nothing if it is gone already.
 
         Raises:
-            NotFoundError: there is no such share.
+            NotFoundError: the share does not exist.
         """
         path = path.strip("/")
         with suppress(NotFoundError):
@@ -82,7 +82,7 @@ class FileShare(Resource):
         """Says whether the share has a directory at a path.
 
         Raises:
-            NotFoundError: there is no such share.
+            NotFoundError: the share does not exist.
         """
         with self._asking(f"searched for {path!r}"):
             return self._client().get_directory_client(path.strip("/")).exists()
@@ -92,10 +92,10 @@ class FileShare(Resource):
 
         Args:
             directory: from the share's root; "" for the root.
-            recursive: also what is in the directories below.
+            recursive: also the content of the directories below.
 
         Raises:
-            NotFoundError: there is no such directory.
+            NotFoundError: the directory does not exist.
         """
         with self._asking(f"listed at {directory!r}"):
             options = ["timestamps", "Etag"]
@@ -110,7 +110,7 @@ class FileShare(Resource):
                 yield FileEntry(path, size, item.last_modified, open=partial(self._read_file, path))
 
     def mount(self, path: str = "") -> Mount:
-        """Returns the share as a job sees it; asks nobody.
+        """Returns the share as a job sees it, without sending a request.
 
         Args:
             path: the directory below ``$AZ_BATCHAI_JOB_MOUNT_ROOT`` where it is mounted; "" for the share's name.
@@ -129,19 +129,19 @@ class FileShare(Resource):
         parallel: int = 8,
         progress: Progress | None = None,
     ) -> Transfer:
-        """Copies a file, a folder or all that fits a pattern to the share; what is there unchanged stays as it is.
+        """Copies a file, a folder or all files that match a pattern to the share; unchanged files are skipped.
 
-        An upload that was cut goes on where it stopped when it is repeated.
+        An interrupted upload continues from where it stopped when it is repeated.
 
         Args:
             source: a local file, folder, or pattern such as ``"data/**/*.npz"``.
-            to: the folder in the share, made where it is missing; for one file also its new path, with the same ending.
-            parallel: how many files at once.
-            progress: takes bytes done and bytes in all.
+            to: the directory in the share, created if missing; for one file also its new path, with the same suffix.
+            parallel: how many files are copied at once.
+            progress: is called with the bytes done and the total.
 
         Raises:
-            SpecError: there is no such local file.
-            NotFoundError: there is no such share.
+            SpecError: the local file does not exist.
+            NotFoundError: the share does not exist.
         """
         files = target_in_share(local_files(source), to)
         with self._asking(f"given {os.fspath(source)!r}"):
@@ -156,18 +156,18 @@ class FileShare(Resource):
         parallel: int = 8,
         progress: Progress | None = None,
     ) -> Transfer:
-        """Copies a file, a folder or all that fits a pattern from the share; what is here unchanged stays as it is.
+        """Copies a file, a directory or all files that match a pattern from the share; unchanged files are skipped.
 
-        A file appears under its name when it is whole and checked, not before.
+        A file appears under its name only when it is complete and checked.
 
         Args:
-            path: a file, a folder, or a pattern such as ``"cifar/**/*.h5"``, from the share's root.
-            to: the local folder; for one file also its new path, where there is no folder of this name.
-            parallel: how many files at once.
-            progress: takes bytes done and bytes in all.
+            path: a file, a directory, or a pattern such as ``"cifar/**/*.h5"``, from the share's root.
+            to: the local folder; for one file also its new path, if no folder has this name.
+            parallel: how many files are copied at once.
+            progress: is called with the bytes done and the total.
 
         Raises:
-            NotFoundError: the share has nothing of this name; nothing is left here.
+            NotFoundError: the share has no such file; nothing is written here.
         """
         path = path.strip("/")
         with self._asking(f"asked for {path!r}"):
@@ -178,23 +178,23 @@ class FileShare(Resource):
         """Says whether the share has a file at a path.
 
         Raises:
-            NotFoundError: there is no such share.
+            NotFoundError: the share does not exist.
         """
         with self._asking(f"searched for {path!r}"):
             return self._client().get_file_client(path.strip("/")).exists()
 
     def delete_file(self, path: str) -> None:
-        """Deletes a file; one that is gone already is fine.
+        """Deletes a file; does nothing if it is gone already.
 
         Raises:
-            NotFoundError: there is no such share.
+            NotFoundError: the share does not exist.
         """
         with self._clearing(path):
             self._client().get_file_client(path.strip("/")).delete_file()
 
     @contextmanager
     def _clearing(self, path: str) -> Iterator[None]:
-        """Translates the errors of a deletion; what is gone already is none."""
+        """Translates the errors of a deletion; that something is gone already is not an error."""
         try:
             with self._asking(f"cleared of {path!r}"):
                 yield
@@ -221,7 +221,7 @@ class FileShare(Resource):
             names, above = [], ""
         if not names:
             raise NotFoundError(
-                f"share {self.name!r} has no file at {path!r}. Look with share.files({path.rpartition('/')[0]!r})",
+                f"share {self.name!r} has no file at {path!r}. List it with share.files({path.rpartition('/')[0]!r})",
                 status=404,
                 code="ResourceNotFound",
                 target=path,

@@ -46,7 +46,7 @@ class StorageAccount(Resource):
         return cast("ResourceGroup", self._parent)
 
     def create_share(self, name: str) -> FileShare:
-        """Creates a file share, or returns the one that is there.
+        """Creates a file share, or returns the existing one.
 
         Args:
             name: its name, 3 to 63 lower-case letters, digits and single hyphens.
@@ -61,7 +61,7 @@ class StorageAccount(Resource):
         return share.refresh()
 
     def share(self, name: str) -> FileShare:
-        """Returns a handle on a file share; asks nobody."""
+        """Returns a handle to a file share without sending a request."""
         return FileShare(self, name)
 
     def shares(self) -> Listing[FileShare]:
@@ -72,7 +72,7 @@ class StorageAccount(Resource):
         """Reads one of the account's keys from the service, once for this handle, and returns it.
 
         Raises:
-            NotFoundError: there is no such account.
+            NotFoundError: the account does not exist.
         """
         if not self.key:
             with self._asking("asked for its keys"):
@@ -104,10 +104,10 @@ class StorageAccount(Resource):
 
 
 def find_account(group: ResourceGroup, name: str) -> StorageAccount:
-    """Returns the storage account of a name: in the group, else wherever the subscription has it.
+    """Returns the storage account of a name: in the group, otherwise anywhere in the subscription.
 
     Raises:
-        NotFoundError: the subscription has none of this name.
+        NotFoundError: the subscription has no account of this name.
     """
     account = group.storage_account(name)
     if account.exists():
@@ -119,7 +119,7 @@ def find_account(group: ResourceGroup, name: str) -> StorageAccount:
                 place = group.session.group(str(found["id"]).split("/")[4])
                 return place.storage_account(name)._load(found)
     raise NotFoundError(
-        f"there is no storage account {name!r} in this subscription, and the job mounts it. Create it with "
+        f"this subscription has no storage account {name!r}, which the job mounts. Create it with "
         "group.create_storage_account(), or correct the name",
         status=404,
         code="ResourceNotFound",

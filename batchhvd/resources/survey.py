@@ -1,4 +1,4 @@
-"""Looks at the service for a plan: what it would reject, and what is there. Creates nothing."""
+"""Looks at the service for a plan: what it would reject, and what exists. Creates nothing."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from batchhvd.wire.models import PipelineAnswer, wire
 if TYPE_CHECKING:
     from batchhvd.resources.experiment import Experiment
 
-_NO_KEY = "AA=="  # stands for the key of an account that is not there: the service says so itself
+_NO_KEY = "AA=="  # stands for the key of a missing account: the service reports that itself
 
 
 @define
 class Survey:
-    """What ``plan.make`` asks about; each account and share is looked for once.
+    """What ``plan.make`` needs to know; each account and share is looked up once.
 
     Attributes:
         experiment: the experiment that the job would belong to.
@@ -43,7 +43,7 @@ class Survey:
         return self.experiment._connection.loopback
 
     def cluster(self) -> tuple[str, str, int] | None:
-        """Returns the cluster's name, kind of machine and how many nodes it can have; None where it is not there."""
+        """Returns the cluster's name, VM size and the most nodes that it can have; None if it does not exist."""
 
         def note(answer: PipelineAnswer) -> None:
             self._knows_dry_runs = "x-batchhvd-service" in answer.http_response.headers
@@ -59,7 +59,7 @@ class Survey:
     def refusals(self, spec: JobSpec, name: str) -> tuple[str, ...] | None:
         """Returns what the service would reject; None if it does not know dry runs, and would create the job.
 
-        ``cluster`` goes before: its answer tells which service it is.
+        ``cluster`` must be called first: its answer tells which service it is.
         """
         job = Job(self.experiment, name)
         if not self._knows_dry_runs:
@@ -75,11 +75,11 @@ class Survey:
         return ()
 
     def has_share(self, mount: Mount) -> bool:
-        """Says whether a mount's account and share are there."""
+        """Says whether a mount's account and share exist."""
         return self._share(mount) is not None
 
     def has_file(self, mount: Mount, path: str) -> bool | None:
-        """Says whether a share has a file or directory; None where it has no such share."""
+        """Says whether a share has a file or directory; None if the share does not exist."""
         share = self._share(mount)
         return None if share is None else not path or share.file_exists(path) or share.directory_exists(path)
 

@@ -44,11 +44,11 @@ class Workspace(Resource):
         return cast("ResourceGroup", self._parent)
 
     def create_experiment(self, name: str, *, timeout: float = 600.0) -> Experiment:
-        """Creates an experiment, or returns the one that is there."""
+        """Creates an experiment, or returns the existing one."""
         return Experiment(self, name)._create(timeout)
 
     def experiment(self, name: str) -> Experiment:
-        """Returns a handle on an experiment; asks nobody."""
+        """Returns a handle to an experiment without sending a request."""
         return Experiment(self, name)
 
     def experiments(self) -> Listing[Experiment]:
@@ -64,28 +64,28 @@ class Workspace(Resource):
         nodes: int | AutoScale = 1,
         timeout: float = 600.0,
     ) -> Cluster:
-        """Creates a cluster, or returns the one that is there; returns while its nodes are still coming.
+        """Creates a cluster, or returns the existing one; returns before its nodes are ready.
 
         Args:
             name: its name.
-            spec: all that a cluster can be told; ``vm_size`` and ``nodes`` are the short way.
-            vm_size: the kind of machine, such as ``"Standard_NC6"``; to the local service a word, its nodes are here.
-            nodes: how many, or the limits between which it scales by itself.
-            timeout: seconds to wait for the service to take it; ``Cluster.wait`` waits for the nodes.
+            spec: everything that describes a cluster; ``vm_size`` and ``nodes`` are the short form.
+            vm_size: the kind of machine, such as ``"Standard_NC6"``; to the local service it is only a name.
+            nodes: how many, or the limits between which it scales.
+            timeout: seconds to wait for the service to accept it; ``Cluster.wait`` waits for the nodes.
 
         Raises:
-            SpecError: neither a spec nor a size is given, or both.
+            SpecError: neither a spec nor a size is given, or both are.
         """
         if (spec is None) == (not vm_size):
             raise SpecError(
-                "a cluster is made of a spec or of a vm_size", remedy='give one of them, as vm_size="Standard_NC6"'
+                "a cluster needs either a spec or a vm_size", remedy='give one of them, such as vm_size="Standard_NC6"'
             )
         chosen = spec or ClusterSpec(vm_size=vm_size, nodes=nodes)
         keys = {account: find_account(self.group, account).read_key() for account in chosen._accounts()}
         return Cluster(self, name)._create(chosen, keys, timeout)
 
     def cluster(self, name: str) -> Cluster:
-        """Returns a handle on a cluster; asks nobody."""
+        """Returns a handle to a cluster without sending a request."""
         return Cluster(self, name)
 
     def clusters(self) -> Listing[Cluster]:

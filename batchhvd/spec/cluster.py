@@ -20,7 +20,9 @@ PRIORITIES = tuple(VmPriority)
 
 def _check_count(_owner: object, attribute: Attribute[int], value: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise SpecError(f"{attribute.name} is {value!r}", remedy="give a whole number, 0 or more")
+        raise SpecError(
+            f"{attribute.name} must be a whole number of at least 0, not {value!r}", remedy="give a number such as 4"
+        )
 
 
 @frozen
@@ -46,7 +48,9 @@ class AutoScale:
 
     def __attrs_post_init__(self) -> None:
         if not self.minimum <= self.initial <= self.maximum:
-            problem = f"{self.minimum} to {self.maximum} nodes, beginning with {self.initial}, cannot be"
+            problem = (
+                f"a cluster cannot scale from {self.minimum} to {self.maximum} nodes and start with {self.initial}"
+            )
             raise SpecError(problem, remedy="give minimum ≤ initial ≤ maximum")
 
     def to_document(self) -> dict[str, int]:
@@ -63,12 +67,12 @@ class ClusterSpec:
         vm_size: the size of its machines, such as ``"Standard_NC6"``.
         nodes: how many nodes, or ``AutoScale``.
         priority: ``"dedicated"`` or ``"lowpriority"``.
-        user: the administrator's name on the nodes, or None where the client chooses.
+        user: the administrator's name on the nodes, or None to let the client choose.
         ssh_key: the administrator's public key, or None.
         password: the administrator's password, or None; never shown.
         location: what older files say at the top; since 2018-05-01 the workspace decides.
         extra: all other ``properties`` as the wire has them, such as ``nodeSetup``; never shown.
-        warnings: what was odd in the file that it was read from.
+        warnings: what looked odd in the file that it was read from.
 
     Raises:
         SpecError: a value is out of its range.
@@ -88,18 +92,21 @@ class ClusterSpec:
         if not self.vm_size:
             raise SpecError("vmSize is missing", pointer="/vmSize", remedy='give a size, such as "Standard_NC6"')
         if self.priority not in PRIORITIES:
-            raise SpecError(f'"{self.priority}" is no priority', remedy=f"allowed: {', '.join(PRIORITIES)}")
+            raise SpecError(f'"{self.priority}" is not a priority', remedy=f"allowed: {', '.join(PRIORITIES)}")
         if not isinstance(self.nodes, AutoScale) and (not isinstance(self.nodes, int) or self.nodes < 0):
-            raise SpecError(f"{self.nodes!r} nodes cannot be", remedy="give a number, 0 or more, or AutoScale(0, 4)")
+            raise SpecError(
+                f"nodes must be a whole number of at least 0, or AutoScale, not {self.nodes!r}",
+                remedy="give 4, or AutoScale(0, 4)",
+            )
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], *, account: object = None, **given: object) -> ClusterSpec:
-        """Reads a cluster.json; what is given here wins over the file.
+        """Reads a cluster.json; arguments win over the file.
 
         Args:
             path: the file.
             account: the storage account for its placeholders, by name or as an object.
-            **given: any field, such as ``vm_size="Standard_D1"`` or ``nodes=AutoScale(0, 3)``; None is not given.
+            **given: any field, such as ``vm_size="Standard_D1"`` or ``nodes=AutoScale(0, 3)``; None means not given.
 
         Raises:
             SpecError: the file or a value is wrong, or neither says the size of the machines.
@@ -182,7 +189,7 @@ def _fields(source: JsonSource, properties: Body) -> Body:
 
 def _nodes(scale: Body) -> tuple[int | AutoScale, Body]:
     if "manual" in scale and "autoScale" in scale:
-        raise SpecError("both manual and autoScale are there", remedy="keep one of them")
+        raise SpecError("both manual and autoScale are given", remedy="keep one of them")
     if "autoScale" in scale:
         auto = dict(scale.pop("autoScale"))
         low, high = auto.pop("minimumNodeCount"), auto.pop("maximumNodeCount")

@@ -1,4 +1,4 @@
-"""What job and cluster files have in common: opening, merging, hiding keys, and errors that know their place."""
+"""What job and cluster files have in common: opening, merging, hiding keys, and errors that say where."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def placed(source: JsonSource, pointer: str) -> Iterator[None]:
 
 
 def written(path: str | os.PathLike[str], kind: str, document: Document) -> None:
-    """Writes a document as the published files look: four blanks, the schema first."""
+    """Writes a document as the published files look: indented by four spaces, the schema first."""
     text = json.dumps({"$schema": _SCHEMA.format(kind), **document}, indent=4, ensure_ascii=False)
     Path(path).write_text(text + "\n", encoding="utf-8")
 
 
 def merged(base: Document, more: Document) -> Body:
-    """Returns two objects in one, object by object; where both hold something else, the second wins."""
+    """Returns two objects in one, object by object; if both hold another value, the second wins."""
     result = dict(base)
     for name, value in more.items():
         both = isinstance(value, Mapping) and isinstance(result.get(name), Mapping)
@@ -67,7 +67,7 @@ def merged(base: Document, more: Document) -> Body:
 
 
 def cleaned(value: Any) -> Any:
-    """Returns a document without what says nothing: nulls, empty objects and empty lists, inside out."""
+    """Returns a document without nulls, empty objects and empty lists, from the inside out."""
     if isinstance(value, Mapping):
         items = {name: cleaned(item) for name, item in value.items()}
         return {name: item for name, item in items.items() if item not in (None, {}, [])}
@@ -77,7 +77,7 @@ def cleaned(value: Any) -> Any:
 
 
 def public(value: Any) -> Any:
-    """Returns a document without keys and passwords (and without the objects that held nothing else)."""
+    """Returns a document without keys and passwords (and without objects that held nothing else)."""
     if isinstance(value, Mapping):
         kept = {name: public(item) for name, item in value.items() if name not in SECRET_FIELDS}
         return {name: item for name, item in kept.items() if item != {} or value[name] == {}}

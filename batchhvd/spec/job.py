@@ -1,9 +1,9 @@
 """What a job and a cluster are made of: frozen values, to and from the published files.
 
     JobSpec(nodes, task, logs, mounts, …)      task: Horovod, CustomMpi, CustomToolkit or OtherToolkit
-    ClusterSpec(vm_size, nodes, …)             nodes: a number or AutoScale (clusterspec.py)
+    ClusterSpec(vm_size, nodes, …)             nodes: a number or AutoScale (cluster.py)
 
-A value read from a file and one written in Python are equal where they mean the same. Variables such as
+A value read from a file and one written in Python are equal if they mean the same. Variables such as
 ``$AZ_BATCHAI_JOB_MOUNT_ROOT`` stay as they are: only the node knows their values.
 """
 
@@ -57,13 +57,17 @@ PRIORITIES = tuple(JobPriority)
 
 def _check_nodes(_owner: object, _attribute: object, value: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise SpecError(f"{value!r} is no number of nodes", pointer="/nodeCount", remedy="give 1 or more")
+        raise SpecError(
+            f"nodes must be a whole number of at least 1, not {value!r}",
+            pointer="/nodeCount",
+            remedy="give a number such as 4",
+        )
 
 
 def _check_logs(_owner: object, _attribute: object, value: str) -> None:
     if not value.strip():
         remedy = 'give a directory on a mount, such as mount / "logs"'
-        raise SpecError("there is no place for the logs", pointer="/stdOutErrPathPrefix", remedy=remedy)
+        raise SpecError("the directory for the logs is missing", pointer="/stdOutErrPathPrefix", remedy=remedy)
 
 
 def _check_once(names: Iterable[str], pointer: str, how: str) -> None:
@@ -101,20 +105,20 @@ class JobSpec:
     Attributes:
         nodes: how many nodes it gets, all at once.
         task: what runs.
-        logs: the directory on a mount that takes the log files.
+        logs: the directory on a mount that receives the log files.
         mounts: the file shares that it sees.
         volumes: other volumes.
         preparation: a shell command line that runs once on each node before, or None.
         image: the container image, or None.
         environment: variables of every process.
-        secrets: variables whose values nobody gets to see (or, instead of a value, the wire's reference to a vault).
+        secrets: variables whose values are never shown (or, instead of a value, the wire's reference to a vault).
         inputs: directories to read, by id.
         outputs: directories to write, by id.
-        max_seconds: the longest time that it may run, or None for the service's own (a week).
+        max_seconds: the longest time that it may run, or None for the service's default (a week).
         priority: ``"low"``, ``"normal"`` or ``"high"``.
         extra: all other ``properties`` as the wire has them; never shown.
-        cluster: the id of the cluster that the file names; the one that it is created on counts.
-        warnings: what was odd in the file that it was read from.
+        cluster: the id of the cluster that the file names; it is not used: the job runs where it is submitted.
+        warnings: what looked odd in the file that it was read from.
 
     Raises:
         SpecError: a value is out of its range, or two mounts have one path.
@@ -139,13 +143,17 @@ class JobSpec:
 
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.task, (Horovod, CustomMpi, CustomToolkit, OtherToolkit)):
-            raise SpecError(f"{self.task!r} is no task", remedy="give Horovod(…), CustomMpi(…) or CustomToolkit(…)")
+            raise SpecError(f"{self.task!r} is not a task", remedy="give Horovod(…), CustomMpi(…) or CustomToolkit(…)")
         if self.priority not in PRIORITIES:
-            problem, remedy = f'"{self.priority}" is no priority', f"allowed: {', '.join(PRIORITIES)}"
+            problem, remedy = f'"{self.priority}" is not a priority', f"allowed: {', '.join(PRIORITIES)}"
             raise SpecError(problem, pointer="/schedulingPriority", remedy=remedy)
         if self.max_seconds is not None and self.max_seconds <= 0:
             pointer = "/constraints/maxWallClockTime"
-            raise SpecError(f"{self.max_seconds} seconds is no time limit", pointer=pointer, remedy="give more than 0")
+            raise SpecError(
+                f"max_seconds must be more than 0, not {self.max_seconds}",
+                pointer=pointer,
+                remedy="give a number of seconds",
+            )
         paths = [mount.path for mount in self.mounts] + [volume.path for volume in self.volumes]
         _check_once(paths, "/mountVolumes", "mounted")
         _check_once((directory.id for directory in self.inputs), "/inputDirectories", "given")

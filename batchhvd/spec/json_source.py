@@ -1,6 +1,6 @@
-"""Reads JSON files and remembers where everything stands, so that an error can point at it.
+"""Reads JSON files and remembers the position of every value, so that an error can point at it.
 
-The standard reader forgets the position of a value once it is read; a person with a job file of eighty lines needs it.
+The standard reader does not keep positions; whoever edits a job file of eighty lines needs them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DEPTH = 60  # the published files nest eight deep; beyond this Python's own sta
 
 @frozen
 class JsonSource:
-    """A JSON document and where each of its values stands.
+    """A JSON document and the position of each of its values.
 
     Attributes:
         value: the document as Python objects.
@@ -41,7 +41,7 @@ class JsonSource:
     keys: Mapping[str, int] = field(factory=dict, repr=False)
 
     def fault(self, pointer: str, problem: str, remedy: str = "", *, key: bool = False) -> SpecError:
-        """Returns the error for a value (or for its key), with file, line and column where there is a file.
+        """Returns the error for a value (or for its key), with line and column if it was read from a file.
 
         Args:
             pointer: JSON pointer of the wrong value; its nearest ancestor that exists gives the position.
@@ -68,7 +68,7 @@ def read(path: str | os.PathLike[str]) -> JsonSource:
     """Reads a JSON file in UTF-8, with or without a byte order mark.
 
     Raises:
-        SpecError: there is no such file, it cannot be read, or it is not JSON; with line and column.
+        SpecError: the file is missing, cannot be read, or is not JSON; with line and column.
     """
     name = os.fspath(path)
     try:
@@ -176,7 +176,7 @@ class _Reader:
         if name in found:
             line = _position(self.text, self.keys[child(pointer, name)])[0]
             self.at = at
-            self.fail(f'"{name}" stands here twice, first on line {line}', "keep one of them")
+            self.fail(f'"{name}" is given twice, first on line {line}', "keep one of them")
         self.keys[child(pointer, name)] = at
         if self.peek() != ":":
             self.unexpected(f'a colon is missing after "{name}"', f'write "{name}": value')
@@ -190,7 +190,7 @@ class _Reader:
             self.at = error.pos
             self.unexpected(error.msg[:1].lower() + error.msg[1:], "")
         except ValueError as error:
-            self.fail(f"{error} is no number in JSON", "write a number or null")
+            self.fail(f"{error} is not a number in JSON", "write a number or null")
         return value
 
     def peek(self) -> str:

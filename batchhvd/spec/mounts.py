@@ -56,7 +56,7 @@ class Mount:
         share: the share's name.
         path: where it is mounted, relative to ``$AZ_BATCHAI_JOB_MOUNT_ROOT``.
         url: the share's address; Azure's own by default, and what the local service understands too.
-        key: the account's key, or None where the client looks it up; never shown.
+        key: the account's key, or None to let the client look it up; never shown.
         extra: further fields as the wire has them, such as ``fileMode``.
 
     Raises:
@@ -115,7 +115,7 @@ def _account_and_share(url: str) -> tuple[str, str]:
     if ".file." in host:
         segments.insert(0, host.partition(".")[0])
     if split.scheme not in ("http", "https") or len(segments) != 2:
-        problem = f'"{url}" is no address of a file share'
+        problem = f'"{url}" is not the address of a file share'
         remedy = "write https://ACCOUNT.file.core.windows.net/SHARE"
         raise SpecError(problem, pointer="/azureFileUrl", remedy=remedy)
     return segments[0], segments[1]

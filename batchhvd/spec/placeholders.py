@@ -1,4 +1,4 @@
-"""Fills in what the published files leave open: the storage account, and nothing that the node must expand."""
+"""Fills in what the published files leave open: the storage account, but nothing that the node expands."""
 
 from __future__ import annotations
 

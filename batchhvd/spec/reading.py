@@ -82,7 +82,7 @@ def _less(block: Document, defaults: Document) -> Body:
 def _task(source: JsonSource, properties: Document) -> Task:
     found = [name for name in toolkits() if name in properties]
     if len(found) != 1:
-        problem = f"{' and '.join(found)} are both there" if found else "nothing says what to run"
+        problem = f"{' and '.join(found)} are given together" if found else "nothing says what to run"
         raise source.fault("/properties", problem, f"give exactly one of {', '.join(toolkits())}")
     name, block = found[0], properties[found[0]]
     if name not in TOOLKITS:
@@ -160,7 +160,9 @@ def _variables(source: JsonSource, rest: Body) -> Body:
         for index, item in enumerate(rest.pop(wire, ())):
             name = item["name"]
             if name in found[field] or not name or "=" in name:
-                problem = f'"{name}" stands here twice' if name in found[field] else f'"{name}" is no variable\'s name'
+                problem = (
+                    f'"{name}" is listed twice' if name in found[field] else f'"{name}" is not the name of a variable'
+                )
                 raise source.fault(f"/properties/{wire}/{index}", problem, "keep each name once, without =")
             found[field][name] = item.get("value", item.get("valueSecretReference", ""))
     return found

@@ -27,7 +27,7 @@ _OLDER = {
 }
 _TYPES = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
 _NAMES = {"object": "an object {…}", "array": "a list […]", "string": "a string", "integer": "a whole number"}
-_NEAR = 0.8  # difflib's ratio above which an unknown field is taken for a slip of the pen
+_NEAR = 0.8  # difflib's ratio above which an unknown field is taken for a typing error
 
 
 @lru_cache(maxsize=1)
@@ -62,7 +62,7 @@ def toolkits() -> tuple[str, ...]:
 
 
 def _resolve(schema: Document) -> Document:
-    """Follows references, and takes the value where the schema also allows a deployment template's expression."""
+    """Follows references, and takes the plain value when the schema also allows a deployment template's expression."""
     while "oneOf" in schema or "$ref" in schema:
         schema = schema["oneOf"][0] if "oneOf" in schema else _definitions()[schema["$ref"].rpartition("/")[2]]
     return schema
@@ -99,8 +99,8 @@ def _unknown(source: JsonSource, value: Document, name: str, known: Document, po
         return _warning(source, place, f'"{name}" belongs to an older API version: {_OLDER[name]}')
     near = nearest(name, [field for field in known if field not in value])
     if near:
-        raise source.fault(place, f'there is no field "{name}"', f'did you mean "{near}"?', key=True)
-    return _warning(source, place, f'"{name}" is no field of the published schema; it is sent as it stands')
+        raise source.fault(place, f'the schema has no field "{name}"', f'did you mean "{near}"?', key=True)
+    return _warning(source, place, f'"{name}" is not a field of the published schema; it is sent unchanged')
 
 
 def _warning(source: JsonSource, pointer: str, text: str) -> str:

@@ -1,4 +1,4 @@
-"""What a job runs, and the directories that it is told of: frozen values with their names on the wire."""
+"""What a job runs, and the directories that it is told about: frozen values with their names on the wire."""
 
 from __future__ import annotations
 
@@ -17,13 +17,19 @@ if TYPE_CHECKING:
 
 def _check_count(_owner: object, _attribute: object, value: int | None) -> None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        raise SpecError(f"{value!r} is no number of processes", pointer="/processCount", remedy="give 1 or more")
+        raise SpecError(
+            f"processes must be a whole number of at least 1, not {value!r}",
+            pointer="/processCount",
+            remedy="give a number such as 4",
+        )
 
 
 def _check_text(owner: Block, attribute: Attribute[str], value: str) -> None:
     if not isinstance(value, str) or not value.strip():
         pointer = "/" + owner._names[attribute.name]
-        raise SpecError(f"{attribute.name} is {value!r}", pointer=pointer, remedy="give a text that is not empty")
+        raise SpecError(
+            f"{attribute.name} must be a text that is not empty, not {value!r}", pointer=pointer, remedy="fill it in"
+        )
 
 
 @frozen
@@ -114,11 +120,11 @@ class CustomToolkit(Block):
 
 @frozen
 class OtherToolkit:
-    """A toolkit of the published description for which there is no class here, such as ``cntkSettings``.
+    """A toolkit of the published description without a class of its own, such as ``cntkSettings``.
 
     Attributes:
         wire: the name of its settings block.
-        settings: the block as it stands.
+        settings: the block, unchanged.
     """
 
     wire: str
@@ -137,8 +143,8 @@ Task = Horovod | CustomMpi | CustomToolkit | OtherToolkit
 
 def _check_id(_owner: object, _attribute: object, value: str) -> None:
     if not re.fullmatch(r"[A-Za-z0-9_]+", value):
-        remedy = "letters, digits and _ only: it becomes part of a variable's name"
-        raise SpecError(f'"{value}" is no id of a directory', pointer="/id", remedy=remedy)
+        remedy = "use letters, digits and _ only: it becomes part of a variable's name"
+        raise SpecError(f'"{value}" is not the id of a directory', pointer="/id", remedy=remedy)
 
 
 @frozen
@@ -159,11 +165,11 @@ class InputDirectory(Block):
 
 @frozen
 class OutputDirectory(Block):
-    """A directory that is made for the job, and that it finds in ``$AZ_BATCHAI_OUTPUT_<id>``.
+    """A directory that is created for the job, which finds it in ``$AZ_BATCHAI_OUTPUT_<id>``.
 
     Attributes:
         id: letters, digits and ``_``.
-        prefix: the path below which it is made, on a mount.
+        prefix: the path below which it is created, on a mount.
         suffix: its own last part, or None.
         extra: further fields as the wire has them.
     """

@@ -1,4 +1,4 @@
-"""The service of this machine: where its files are, whether one runs, how to start one and how to end it.
+"""The service of this machine: its files, whether it runs, how to start it and how to stop it.
 
 A service holds a lock on its root for as long as it lives, whatever files an earlier one has left there.
 """

@@ -317,7 +317,7 @@ def test_a_cluster_that_gets_fewer_nodes_than_it_asks_for(place: Place) -> None:
     assert verdict.next.startswith("cluster.resize(100)")
     found = job.explain()
     assert found.cause is Cause.CLUSTER_TOO_SMALL, found
-    assert "did not get what it asked for" in found.why and "needs 101 nodes" in found.why
+    assert "did not get all its nodes" in found.why and "needs 101 nodes" in found.why
     job.delete(timeout=30)
     large.delete(timeout=30)
 

@@ -93,7 +93,7 @@ def test_a_service_that_was_restarted_meanwhile() -> None:
     assert of_job(evolve(lost, errors=[Reason("RankFailed", "x")])).cause is Cause.RANK_FAILED
     running = evolve(JOB, state="running", ended=None, restarted=during)
     assert of_job(running).cause is Cause.RUNNING
-    assert of_job(running).evidence == ("the service was started again at 12:01:00; the job went on meanwhile",)
+    assert of_job(running).evidence == ("the service was started again at 12:01:00; the job kept running",)
 
 
 def test_earlier_attempts_are_told() -> None:
@@ -120,7 +120,7 @@ def test_why_a_job_waits(cluster: ClusterFacts | None, cause: Cause, then: str) 
 
 
 def test_other_states_of_a_job() -> None:
-    assert of_job(evolve(JOB, state="succeeded")).why == "job 'cifar' ended well after 90.0 s"
+    assert of_job(evolve(JOB, state="succeeded")).why == "job 'cifar' succeeded after 90.0 s"
     assert of_job(evolve(JOB, state="terminating")).cause is Cause.TERMINATED
     assert of_job(JOB).cause is Cause.UNKNOWN
 

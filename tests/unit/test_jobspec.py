@@ -148,7 +148,7 @@ def test_older_fields_are_accepted_with_a_warning():
 
 def test_unknown_fields_are_kept_and_said():
     document = json.loads(job(zzzOwnField={"deep": [1]}))
-    with pytest.warns(UserWarning, match='"zzzOwnField" is no field of the published schema'):
+    with pytest.warns(UserWarning, match='"zzzOwnField" is not a field of the published schema'):
         spec = JobSpec.from_document(document)
     assert spec.to_document() == document
 
@@ -170,10 +170,10 @@ def test_a_misspelt_field_gets_the_nearest_name(tmp_path):
         ({"nodeCount": "4"}, "/properties/nodeCount", "is not a whole number", "write 4 without quotes"),
         ({"nodeCount": 2.5}, "/properties/nodeCount", "is not a whole number", ""),
         ({"nodeCount": True}, "/properties/nodeCount", "is not a whole number", ""),
-        ({"nodeCount": 0}, "/properties/nodeCount", "0 is no number of nodes", "1 or more"),
-        ({"stdOutErrPathPrefix": " "}, "/properties/stdOutErrPathPrefix", "no place for the logs", "mount"),
+        ({"nodeCount": 0}, "/properties/nodeCount", "whole number of at least 1, not 0", "such as 4"),
+        ({"stdOutErrPathPrefix": " "}, "/properties/stdOutErrPathPrefix", "directory for the logs is missing", "mount"),
         ({"customToolkitSettings": None}, "/properties", "nothing says what to run", "horovodSettings"),
-        ({"cntkSettings": {}}, "/properties", "cntkSettings and customToolkitSettings are both there", "one of"),
+        ({"cntkSettings": {}}, "/properties", "cntkSettings and customToolkitSettings are given together", "one of"),
         ({"schedulingPriorty": "low"}, "/properties/schedulingPriorty", "no field", "schedulingPriority"),
         ({"schedulingPriority": "now"}, "/properties/schedulingPriority", "not allowed", "low, normal, high"),
         (
@@ -183,14 +183,19 @@ def test_a_misspelt_field_gets_the_nearest_name(tmp_path):
             "PT",
         ),
         ({"inputDirectories": {"id": "A"}}, "/properties/inputDirectories", "is not a list", "in a list"),
-        ({"inputDirectories": [{"id": "A B", "path": "/"}]}, "/properties/inputDirectories/0/id", "no id", "letters"),
+        (
+            {"inputDirectories": [{"id": "A B", "path": "/"}]},
+            "/properties/inputDirectories/0/id",
+            "not the id of a directory",
+            "letters",
+        ),
         ({"inputDirectories": [{"id": "A"}]}, "/properties/inputDirectories/0", '"path" is missing', "path"),
         ({"inputDirectories": [{"id": "A", "path": "/"}] * 2}, "/properties/inputDirectories", "twice", "keep one"),
         ({"environmentVariables": [{"name": "A=", "value": ""}]}, "/properties/environmentVariables/0", "name", "="),
         (
             {"mountVolumes": {"azureFileShares": [{"azureFileUrl": "x", "relativeMountPath": "m"}]}},
             "/properties/mountVolumes/azureFileShares/0/azureFileUrl",
-            "no address of a file share",
+            "not the address of a file share",
             "https://ACCOUNT",
         ),
         (
@@ -206,8 +211,8 @@ def test_a_misspelt_field_gets_the_nearest_name(tmp_path):
         (
             {"horovodSettings": {"pythonScriptFilePath": "x", "processCount": 0}, "customToolkitSettings": None},
             "/properties/horovodSettings/processCount",
-            "0 is no number of processes",
-            "1 or more",
+            "processes must be a whole number of at least 1, not 0",
+            "such as 4",
         ),
     ],
 )
@@ -228,10 +233,10 @@ def test_a_wrong_value_is_named_with_pointer_and_remedy(tmp_path, properties, po
         ("{\n  // hello\n}", (2, 3), "JSON has none"),
         ("{'a': 1}", (1, 2), "double quotes"),
         ('{"a": True}', (1, 7), "Python, not JSON"),
-        ('{"a": NaN}', (1, 7), "NaN is no number"),
+        ('{"a": NaN}', (1, 7), "NaN is not a number"),
         ('{"a": 1', (1, 8), "ends in the middle"),
         ('{"ä": "x\ny"}', (1, 9), "invalid control character"),
-        ('{"a": 1,\n "a": 2}', (2, 2), '"a" stands here twice, first on line 1'),
+        ('{"a": 1,\n "a": 2}', (2, 2), '"a" is given twice, first on line 1'),
         ('{"a" 1}', (1, 6), 'a colon is missing after "a"'),
         ("{} {}", (1, 4), "more follows"),
         ("[" * 100, (1, 62), "levels deep"),
@@ -375,11 +380,11 @@ def test_two_accounts_for_one_share_are_refused():
 
 
 def test_what_python_gives_is_checked_too():
-    with pytest.raises(SpecError, match="script is ' '"):
+    with pytest.raises(SpecError, match="script must be a text that is not empty, not ' '"):
         Horovod(" ")
-    with pytest.raises(SpecError, match="is no task"):
+    with pytest.raises(SpecError, match="is not a task"):
         JobSpec(nodes=1, task="python x.py", logs="/l")
     with pytest.raises(SpecError, match='"m" is mounted twice'):
         JobSpec(nodes=1, task=CustomToolkit("x"), logs="/l", mounts=[Mount("a", "b", "m"), Mount("a", "c", "m")])
-    with pytest.raises(SpecError, match="no time limit"):
+    with pytest.raises(SpecError, match="max_seconds must be more than 0"):
         JobSpec(nodes=1, task=CustomToolkit("x"), logs="/l", max_seconds=0)

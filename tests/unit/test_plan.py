@@ -95,7 +95,7 @@ def test_other_ways_to_launch() -> None:
         (SPEC, World(nodes=2, rejects=("/properties/nodeCount must be at most 2.",)), "at most 2: cluster.resize(4)"),
         (SPEC, World(rejects=("/properties/nodeCount must be at least 1.",)), "at least 1."),
         (SPEC, World(frozenset({"myshare/other"})), "has no 'cifar/train.py': share.upload()"),
-        (SPEC, World(frozenset(), rejects=None), "share 'myshare' of account 'store' is not there"),
+        (SPEC, World(frozenset(), rejects=None), "share 'myshare' of account 'store' does not exist"),
         (
             SPEC,
             World(frozenset(), rejects=("/properties/mountVolumes/azureFileShares/0/azureFileUrl names x.",)),

@@ -128,7 +128,7 @@ def test_a_cluster_is_resized(group: ResourceGroup) -> None:
 
 
 def test_a_cluster_needs_one_way_of_saying_what_it_is(place: Any) -> None:
-    with pytest.raises(SpecError, match="spec or of a vm_size"):
+    with pytest.raises(SpecError, match="either a spec or a vm_size"):
         place.workspace.create_cluster("x")
 
 

@@ -133,11 +133,11 @@ def test_what_the_service_rejects_is_a_problem_of_the_plan(place: Any) -> None:
 
 
 def test_a_plan_for_a_name_that_is_taken(place: Any) -> None:
-    place.run("sleep 30", "taken").wait("running", timeout=30)
-    same = place.experiment.plan_job("taken", place.spec("sleep 30"), cluster=place.cluster)
-    other = place.experiment.plan_job("taken", place.spec("sleep 31"), cluster=place.cluster)
+    place.run("sleep 30", "planned-twice").wait("running", timeout=30)
+    same = place.experiment.plan_job("planned-twice", place.spec("sleep 30"), cluster=place.cluster)
+    other = place.experiment.plan_job("planned-twice", place.spec("sleep 31"), cluster=place.cluster)
     assert same.good and "exists already with other content" in other.problems[0]
-    place.experiment.job("taken").terminate()
+    place.experiment.job("planned-twice").terminate()
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
