@@ -33,27 +33,32 @@ class BatchHvdError(Exception):
 class ServiceError(BatchHvdError):
     """The service rejected the request.
 
+    Each class carries the status and the code that it stands for; an error may have others.
+
     Attributes:
-        status: HTTP status, or None if no answer came.
+        status: HTTP status, or None if no answer came and the class stands for none.
         code: the service's error code, such as ``"ResourceNotFound"``.
         target: the field that is wrong, as a JSON pointer, or the resource's id.
         details: the service's own list of ``{"code", "message"}``.
         request_id: the service's id of the request, for its log.
     """
 
+    status: int | None = None
+    code: str = ""
+
     def __init__(
         self,
         message: str,
         *,
         status: int | None = None,
-        code: str = "",
+        code: str | None = None,
         target: str = "",
         details: Sequence[Mapping[str, Any]] = (),
         request_id: str = "",
     ) -> None:
         super().__init__(message)
-        self.status = status
-        self.code = code
+        self.status = type(self).status if status is None else status
+        self.code = type(self).code if code is None else code
         self.target = target
         self.details = tuple(details)
         self.request_id = request_id
@@ -62,17 +67,29 @@ class ServiceError(BatchHvdError):
 class NotFoundError(ServiceError):
     """The resource or one of its parents does not exist."""
 
+    status = 404
+    code = "ResourceNotFound"
+
 
 class ConflictError(ServiceError):
     """The resource exists already with other content, or is busy."""
+
+    status = 409
+    code = "Conflict"
 
 
 class BadRequestError(ServiceError):
     """The request is wrong; sending it again does not help."""
 
+    status = 400
+    code = "BadRequest"
+
 
 class AccessDeniedError(ServiceError):
     """The token, key or link was refused."""
+
+    status = 403
+    code = "AuthorizationFailed"
 
 
 class ServiceRetiredError(ServiceError):
@@ -245,15 +262,16 @@ def translate(error: Exception, *, what: str = "", remedy: str = "") -> BatchHvd
     said = f"{what}: {answer.sentence()}" if what else answer.sentence()
     message = f"{said.rstrip('.')}. {remedy or _NEXT[kind]}"
     evidence: dict[str, Any] = {
-        "status": answer.status,
         "code": answer.code,
         "target": answer.target,
         "details": answer.details,
         "request_id": answer.header("x-ms-request-id"),
     }
     if kind is UnavailableError:
-        return UnavailableError(message, retry_after=answer.retry_after(), **evidence)
-    return kind(message, **evidence)
+        evidence["retry_after"] = answer.retry_after()
+    found = kind(message, **evidence)
+    found.status = answer.status  # also None: a class's own status would say that an answer came
+    return found
 
 
 _NEXT: dict[type[ServiceError], str] = {

@@ -94,7 +94,7 @@ def export(settings: Settings, file: str, engine: str, account: str | None) -> N
     from batchhvd.cli.spec_file import spoken
 
     spec = spoken(lambda: JobSpec.read(file, account=account))
-    command = [sys.executable, "-m", "batchhvd.service.export", "--engine", engine, "--name", Path(file).stem]
+    command = [sys.executable, "-m", "batchhvd.service.job_script", "--engine", engine, "--name", Path(file).stem]
     done = subprocess.run(command, input=json.dumps(spec.to_document()), text=True)
     if done.returncode:
         raise click.exceptions.Exit(done.returncode)

@@ -22,9 +22,7 @@ from batchhvd._version import __version__
 from batchhvd.errors import AccessDeniedError, BadRequestError, NotFoundError, ServiceError
 from batchhvd.service.arm import groups as arm
 from batchhvd.service.arm import storage_accounts as accounts
-from batchhvd.service.batchai import clusters, experiments, jobs, kinds, provider, workspaces
-from batchhvd.service.batchai import file_servers as fileservers
-from batchhvd.service.batchai import output_files as outputs
+from batchhvd.service.batchai.handlers import handlers
 from batchhvd.service.description.published import VERSION, Description, Operation
 from batchhvd.service.http import paging, tokens
 from batchhvd.service.http.exchange import Answer, Ask, FileService, Handler, Here, read_json
@@ -51,41 +49,6 @@ _DRY_RUN = "x-batchhvd-dry-run"
 _LARGEST = 4 * 1024 * 1024
 # A scheduler that is done this soon spares the client a second look.
 _PATIENCE, _STEP = 0.4, 0.02
-
-
-def handlers(description: Description) -> dict[str, Handler]:
-    """Returns what acts for each operation of the description."""
-    return {
-        "Operations_List": partial(provider.list_operations, description),
-        "Usages_List": provider.list_usages,
-        "Workspaces_List": workspaces.list_all,
-        "Workspaces_ListByResourceGroup": partial(kinds.list_children, "workspaces"),
-        "Workspaces_Create": workspaces.create,
-        "Workspaces_Update": workspaces.update,
-        "Workspaces_Delete": partial(kinds.delete, "workspaces"),
-        "Workspaces_Get": partial(kinds.get, "workspaces"),
-        "Experiments_ListByWorkspace": partial(kinds.list_children, "experiments"),
-        "Experiments_Create": experiments.create,
-        "Experiments_Delete": partial(kinds.delete, "experiments"),
-        "Experiments_Get": partial(kinds.get, "experiments"),
-        "Jobs_ListByExperiment": partial(kinds.list_children, "jobs"),
-        "Jobs_Create": jobs.create,
-        "Jobs_Delete": partial(kinds.delete, "jobs"),
-        "Jobs_Get": partial(kinds.get, "jobs"),
-        "Jobs_ListOutputFiles": outputs.list_files,
-        "Jobs_ListRemoteLoginInformation": jobs.list_logins,
-        "Jobs_Terminate": jobs.terminate,
-        "FileServers_Create": fileservers.create,
-        "FileServers_Delete": fileservers.delete,
-        "FileServers_Get": partial(kinds.get, "fileServers"),
-        "FileServers_ListByWorkspace": partial(kinds.list_children, "fileServers"),
-        "Clusters_Create": clusters.create,
-        "Clusters_Update": clusters.update,
-        "Clusters_Delete": partial(kinds.delete, "clusters"),
-        "Clusters_Get": partial(kinds.get, "clusters"),
-        "Clusters_ListByWorkspace": partial(kinds.list_children, "clusters"),
-        "Clusters_ListRemoteLoginInformation": clusters.list_logins,
-    }
 
 
 def build(
@@ -167,9 +130,7 @@ class App:
 
     async def _act(self, request: Request, headers: Mapping[str, str], host: str, path: str) -> Answer:
         if not _HOSTS.fullmatch(host):
-            raise AccessDeniedError(
-                f"This service does not answer for the host '{host}'.", status=403, code="HostNotAllowed"
-            )
+            raise AccessDeniedError(f"This service does not answer for the host '{host}'.", code="HostNotAllowed")
         base = f"{_scheme(request, headers)}://{host}"
         public = await self._public(request, path, base)
         if public is not None:
@@ -235,12 +196,10 @@ class App:
         """Returns the checked request as something to call."""
         match = self._match(method, path, query)
         if dry_run and not (isinstance(match.target, Operation) and match.target.id == "Jobs_Create"):
-            raise BadRequestError(
-                f"{_DRY_RUN} is possible only for creating a job.", status=400, code="DryRunNotSupported"
-            )
+            raise BadRequestError(f"{_DRY_RUN} is possible only for creating a job.", code="DryRunNotSupported")
         _check_subscription(match.names.get("subscriptionId") or match.names.get("subscription"))
         if "api-version" not in query:
-            raise BadRequestError("The query has no api-version.", status=400, code="MissingApiVersionParameter")
+            raise BadRequestError("The query has no api-version.", code="MissingApiVersionParameter")
         ask = Ask(method, path, match.names, query, read_json(body), base, dry_run=dry_run)
         if isinstance(match.target, Operation):
             return partial(self._handlers[match.target.id], self._here, self._checked(match.target, ask))
@@ -281,7 +240,7 @@ def _dry_run(headers: Mapping[str, str]) -> bool:
     """Says whether a request is only to be checked; a word that could be meant so must not create anything."""
     word = headers.get(_DRY_RUN, "false").lower()
     if word not in ("true", "false"):
-        raise BadRequestError(f"{_DRY_RUN} must be true or false, not '{word}'.", status=400, code="InvalidHeaderValue")
+        raise BadRequestError(f"{_DRY_RUN} must be true or false, not '{word}'.", code="InvalidHeaderValue")
     return word == "true"
 
 
@@ -305,7 +264,7 @@ def _query(request: Request) -> dict[str, str]:
         text = request.scope["query_string"].decode("ascii")
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=100)
     except ValueError as error:
-        raise BadRequestError("The query is not UTF-8, or too long.", status=400, code="InvalidRequestUri") from error
+        raise BadRequestError("The query is not UTF-8, or too long.", code="InvalidRequestUri") from error
     return {name.lower(): value for name, value in pairs}
 
 
@@ -326,7 +285,6 @@ def _check_subscription(subscription: str | None) -> None:
     if subscription is not None and subscription.lower() != SUBSCRIPTION:
         raise NotFoundError(
             f"The subscription '{subscription}' could not be found; the only one here is {SUBSCRIPTION}.",
-            status=404,
             code="SubscriptionNotFound",
         )
 
@@ -335,7 +293,6 @@ def _check_version(version: str) -> None:
     if version != VERSION:
         raise BadRequestError(
             f"The api-version '{version}' is not supported for Microsoft.BatchAI; {VERSION} is.",
-            status=400,
             code="InvalidApiVersionParameter",
         )
 

@@ -12,7 +12,7 @@ import pytest
 from batchhvd.engines.base import Status, Task
 from batchhvd.engines.slurm import Slurm
 from batchhvd.errors import EngineError, EngineMissingError
-from batchhvd.service.export import script as from_job_file
+from batchhvd.service.job_script import script as from_job_file
 
 NOW = "date -d '-1 minute' +%Y-%m-%dT%H:%M:%S"
 

@@ -15,7 +15,7 @@ import pytest
 from batchhvd.engines.base import ENDED
 from batchhvd.engines.slurm import Slurm
 from batchhvd.errors import EngineError
-from batchhvd.service.export import script as exported
+from batchhvd.service.job_script import script as exported
 from tests.e2e.conftest import Bed, beds
 from tests.e2e.engine_contract import Stage
 

@@ -17,7 +17,7 @@ from batchhvd.engines.base import Task
 from batchhvd.engines.base import export as exported
 from batchhvd.engines.slurm import Layout, checked, script
 from batchhvd.errors import EngineError
-from batchhvd.service.export import script as from_job_file
+from batchhvd.service.job_script import script as from_job_file
 
 CASES = Path(__file__).parents[1] / "data" / "jobs"
 

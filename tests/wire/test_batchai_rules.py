@@ -47,7 +47,11 @@ RULES: list[tuple[dict[str, Any], str, str]] = [
         "/properties/outputDirectories/0/id",
         "letters",
     ),
-    ({"environmentVariables": [{"name": "A=B", "value": "1"}]}, "/properties/environmentVariables/0/name", "no name"),
+    (
+        {"environmentVariables": [{"name": "A=B", "value": "1"}]},
+        "/properties/environmentVariables/0/name",
+        "without '='",
+    ),
     ({"secrets": [{"name": "A"}]}, "/properties/secrets/0/value", "is missing"),
 ]
 
@@ -146,10 +150,10 @@ def assert_refused_alike(service: Any, place: Place, document: Any, name: str = 
 
 
 def state_of(root: Path) -> tuple[list[str], dict[str, bytes | None]]:
-    """Returns all that a service keeps: its store as text, and every file and directory but its log and SQLite's."""
-    with closing(sqlite3.connect(root / "service.sqlite")) as connection:
+    """Returns all that a service keeps: its store as text, and every file and directory but the log and locks."""
+    with closing(sqlite3.connect(root / "state.sqlite")) as connection:
         store = list(connection.iterdump())
-    paths = [path for path in root.rglob("*") if not path.name.startswith(("service.log", "service.sqlite"))]
+    paths = [path for path in root.rglob("*") if path.name not in ("service.log", "state.sqlite-shm")]
     return store, {str(path): path.read_bytes() if path.is_file() else None for path in paths}
 
 

@@ -188,7 +188,7 @@ def test_many_jobs_that_have_ended_are_left_out_and_counted(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("properties", "cause", "words"),
     [
-        ({"executionState": "running"}, "running", "runs"),
+        ({"executionState": "running"}, "running", "running on"),
         ({"executionState": "failed", "executionInfo": {"exitCode": 9}}, "failed", "exit code 9"),
         (
             {"executionState": "failed", "executionInfo": {"errors": [{"code": "Strange", "message": "Odd."}]}},

@@ -1,4 +1,4 @@
-"""Clusters of Batch AI: the wishes are written here, the scheduler gives and takes the nodes."""
+"""Clusters of Batch AI: requests write what is wanted, and the scheduler adds and removes nodes."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from attrs import evolve
 from batchhvd.errors import ConflictError
 from batchhvd.service.batchai import redact
 from batchhvd.service.batchai.kinds import alive, find, fresh, name_of, named, open_parent
-from batchhvd.service.description.schema import Problem, refuse
+from batchhvd.service.description.reader import Problem, refuse
 from batchhvd.service.http import paging
 from batchhvd.service.http.exchange import Answer, Ask, Here
 from batchhvd.service.mounts import model as mounts
 from batchhvd.service.mounts import rules as mount_rules
-from batchhvd.service.store.cluster import ClusterSecrets, StoredCluster
-from batchhvd.service.store.documents import AutoScale, ClusterProperties, ScaleSettings
+from batchhvd.service.store.cluster import PrivateClusterFields, StoredCluster
+from batchhvd.service.store.documents import AutoScaleSettings, ClusterProperties, ScaleSettings
 from batchhvd.service.store.records import Document
-from batchhvd.wire.facts.states import AllocationState
+from batchhvd.wire.facts.states import AllocationState, DeallocationOption, NodeState
 
 MOST_NODES = 1000
 """How many nodes one cluster may ask for."""
 
-_COUNTS = ("runningNodeCount", "idleNodeCount", "unusableNodeCount", "preparingNodeCount", "leavingNodeCount")
-# Source: the answers of the published examples, where the request names no image.
+_COUNTS = tuple(f"{state}NodeCount" for state in NodeState)
+# Source: the answers of the published examples, for requests that name no image.
 _IMAGE = {"publisher": "Canonical", "offer": "UbuntuServer", "sku": "16.04-LTS", "version": "latest"}
 
 
 def create(here: Here, ask: Ask) -> Answer:
-    """Creates a cluster without nodes; again it changes the scale and nothing else."""
+    """Creates a cluster without nodes; when it exists already, only its scale changes."""
     parent, name = open_parent(here, ask, "clusters"), name_of(ask, "clusters")
     properties = _complete(ask.body["properties"])
     refuse([*_scale_problems(properties["scaleSettings"]), *_setup_problems(here, properties)])
@@ -46,13 +46,13 @@ def create(here: Here, ask: Ask) -> Answer:
 
 
 def _placed(setup: Document, id: str) -> Document:
-    """Returns a node setup that says where its task's output lies below the prefix."""
+    """Returns a node setup that tells where its task's output is, relative to the prefix."""
     return {**setup, "setupTask": {**setup["setupTask"], "stdOutErrPathSuffix": mounts.segment(id, "setuptask")}}
 
 
 def _complete(properties: Document) -> ClusterProperties:
     machine = {"imageReference": _IMAGE, **properties.get("virtualMachineConfiguration", {})}
-    manual = {"manual": {"targetNodeCount": 0, "nodeDeallocationOption": "requeue"}}
+    manual = {"manual": {"targetNodeCount": 0, "nodeDeallocationOption": DeallocationOption.REQUEUE}}
     completed = {
         **properties,
         "vmSize": properties["vmSize"].upper(),
@@ -71,10 +71,10 @@ def _empty(here: Here) -> Document:
     }
 
 
-def _private(properties: ClusterProperties, wanted: Document, warnings: Sequence[str]) -> ClusterSecrets:
+def _private(properties: ClusterProperties, wanted: Document, warnings: Sequence[str]) -> PrivateClusterFields:
     setup = properties.get("nodeSetup", {})
     return {
-        # What the scheduler keeps of the nodes: whole from the start, for the cluster may go before it has looked.
+        # What the scheduler keeps of the nodes: complete, because a cluster may be deleted before the first look.
         "names": [],
         "leaving": [],
         "preparing": {},
@@ -93,7 +93,6 @@ def _repeat(here: Here, old: StoredCluster, wanted: Document) -> Answer:
         raise ConflictError(
             f"The cluster '{old.name}' exists already with other settings ({', '.join(differ)}); "
             "delete it first, or use another name.",
-            status=409,
             code="ClusterAlreadyExists",
             target=f"/properties/{differ[0]}",
         )
@@ -101,7 +100,7 @@ def _repeat(here: Here, old: StoredCluster, wanted: Document) -> Answer:
 
 
 def update(here: Here, ask: Ask) -> Answer:
-    """Changes a cluster's scale; nodes come and go afterwards."""
+    """Changes a cluster's scale; its nodes follow later."""
     old = StoredCluster.of(alive(named(here, ask, "clusters")))
     scale = ask.body.get("properties", {}).get("scaleSettings")
     if scale is None:
@@ -140,7 +139,7 @@ def _number_problems(values: Mapping[str, object], at: str) -> list[Problem]:
     ]
 
 
-def _range_problems(values: AutoScale, at: str) -> list[Problem]:
+def _range_problems(values: AutoScaleSettings, at: str) -> list[Problem]:
     least, most, first = values["minimumNodeCount"], values["maximumNodeCount"], values["initialNodeCount"]
     if least > most:
         return [Problem(f"{at}/minimumNodeCount", f"must be at most maximumNodeCount ({most}), not {least}")]

@@ -1,4 +1,4 @@
-"""Experiments of Batch AI: they hold jobs."""
+"""Experiments of Batch AI, which hold jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs of Batch AI: checked and queued here; the scheduler runs them."""
+"""Jobs of Batch AI: requests check and queue them, and the scheduler runs them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from batchhvd.service.arm import operations
 from batchhvd.service.batchai import redact
 from batchhvd.service.batchai.clusters import BY_NODE, logins
 from batchhvd.service.batchai.kinds import alive, find, fresh, name_of, named, open_parent
-from batchhvd.service.description.schema import Problem, refuse
+from batchhvd.service.description.reader import Problem, refuse
 from batchhvd.service.http import paging
 from batchhvd.service.http.exchange import Answer, Ask, Here
 from batchhvd.service.mounts import model as mounts
 from batchhvd.service.mounts import rules as mount_rules
 from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.documents import JobProperties
-from batchhvd.service.store.job import JobSecrets, StoredJob
+from batchhvd.service.store.job import PrivateJobFields, StoredJob
 from batchhvd.service.store.records import Document, Record
 from batchhvd.wire.facts.states import JobState, ProvisioningState
 from batchhvd.wire.facts.toolkits import TOOL_TYPES
@@ -29,7 +29,7 @@ _WEEK = {"maxWallClockTime": "P7D"}
 
 
 def create(here: Here, ask: Ask) -> Answer:
-    """Checks a job and queues it; again with the same content it changes nothing.
+    """Checks a job and queues it; repeating the same request changes nothing.
 
     A dry run stops before the job is written and answers with the document that a GET would show.
     """
@@ -54,13 +54,13 @@ def _made(
     properties: JobProperties,
     cluster: StoredCluster | None,
     warnings: Sequence[str],
-) -> tuple[Document, JobSecrets]:
+) -> tuple[Document, PrivateJobFields]:
     """Returns the document of a new job and what is kept beside it."""
     wanted, unique = redact.visible(properties), str(uuid.uuid4())
     document = fresh(here, parent, "jobs", name, {**wanted, **_queued(here)})
     document["properties"]["cluster"] = {"id": cluster.id if cluster else ""}
     document["properties"]["jobOutputDirectoryPathSegment"] = mounts.segment(document["id"], unique)
-    private: JobSecrets = {
+    private: PrivateJobFields = {
         "uuid": unique,
         "keys": redact.account_keys(properties.get("mountVolumes", {})),
         "secrets": redact.secrets(properties.get("secrets", ())),
@@ -87,7 +87,7 @@ def _complete(properties: Document) -> JobProperties:
 
 
 def _asked(properties: JobProperties) -> Document:
-    """Returns what a repeated request is compared with: no secrets, the cluster's id without regard to case."""
+    """Returns what a repeated request is compared with: without secrets, and with the cluster's id in lower case."""
     return {**redact.visible(properties), "cluster": {"id": properties["cluster"]["id"].lower()}}
 
 
@@ -102,7 +102,6 @@ def _repeat(old: StoredJob, wanted: Document) -> Answer:
         raise ConflictError(
             f"The job '{old.name}' exists already with other content ({', '.join(differ)}); "
             "use another name, or delete it first.",
-            status=409,
             code="JobAlreadyExists",
             target=f"/properties/{differ[0]}",
         )
@@ -157,7 +156,7 @@ def _cluster_problems(properties: JobProperties, cluster: StoredCluster | None) 
 
 
 def terminate(here: Here, ask: Ask) -> Answer:
-    """Writes the wish that a job ends; one that has ended already is left as it is."""
+    """Asks for the end of a job; one that has ended stays as it is."""
     old, time = StoredJob.of(named(here, ask, "jobs")), here.time()
     job = here.store.revise(old, lambda job: _terminating(job, time))
     if job is None or job.has_ended:
@@ -171,5 +170,5 @@ def _terminating(job: StoredJob, time: str) -> StoredJob:
 
 
 def list_logins(here: Here, ask: Ask) -> Answer:
-    """Lists the nodes that a job runs on, or ran on."""
+    """Lists the nodes that a job runs or ran on."""
     return paging.page(ask, logins(StoredJob.of(named(here, ask, "jobs")).nodes), *BY_NODE)

@@ -37,7 +37,7 @@ def parent_of(here: Here, ask: Ask, type: str) -> Record:
     """Returns the resource that holds resources of a type, along the path of a request.
 
     Raises:
-        NotFoundError: it, or one above it, is not there.
+        NotFoundError: it, or a resource above it, does not exist.
     """
     if type == "workspaces":
         return group(here, ask.names["resourceGroupName"])
@@ -50,7 +50,7 @@ def named(here: Here, ask: Ask, type: str) -> Record:
     """Returns the resource that a request's path names.
 
     Raises:
-        NotFoundError: it, or one above it, is not there.
+        NotFoundError: it, or a resource above it, does not exist.
     """
     found = here.store.get(_id(ask, type))
     if found is not None:
@@ -60,7 +60,7 @@ def named(here: Here, ask: Ask, type: str) -> Record:
 
 
 def _id(ask: Ask, type: str) -> str:
-    """Returns the id that a path names, without asking whether its parents are there."""
+    """Returns the id that a path names, whether or not its parents exist."""
     if type == "workspaces":
         group_id = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{ask.names['resourceGroupName']}"
         above = f"{group_id}/providers/Microsoft.BatchAI"
@@ -70,14 +70,14 @@ def _id(ask: Ask, type: str) -> str:
 
 
 def existing(record: Record | None, type: str, ask: Ask, code: str) -> Record:
-    """Returns the record, if it is one.
+    """Returns the record unless it is None.
 
     Raises:
         NotFoundError: with the given code and the resource's kind and name.
     """
     if record is None:
         kind, name = type.removesuffix("s"), ask.names[_KINDS[type]]
-        raise NotFoundError(f"The {kind} '{name}' could not be found.", status=404, code=code, target=name)
+        raise NotFoundError(f"The {kind} '{name}' could not be found.", code=code, target=name)
     return record
 
 
@@ -90,7 +90,7 @@ def open_parent(here: Here, ask: Ask, type: str) -> Record:
     """Returns the parent for a new resource.
 
     Raises:
-        NotFoundError: it is not there.
+        NotFoundError: it does not exist.
         ConflictError: it is being deleted.
     """
     parent = parent_of(here, ask, type)
@@ -106,9 +106,7 @@ def alive(record: Record) -> Record:
         ConflictError: it is being deleted.
     """
     if record.document["properties"]["provisioningState"] == ProvisioningState.DELETING:
-        raise ConflictError(
-            f"{record.id} is being deleted; try again when it is gone.", status=409, code="ResourceBeingDeleted"
-        )
+        raise ConflictError(f"{record.id} is being deleted; try again when it is gone.", code="ResourceBeingDeleted")
     return record
 
 
@@ -136,7 +134,7 @@ def list_children(type: str, here: Here, ask: Ask) -> Answer:
 
 
 def delete(type: str, here: Here, ask: Ask) -> Answer:
-    """Writes the wish that a resource, with all below it, goes away; 204 where it is not there."""
+    """Asks for the deletion of a resource with all below it; answers 204 when it does not exist."""
     record = find(here, parent_of(here, ask, type), type, name_of(ask, type))
     if record is None:
         return Answer(204)

@@ -1,4 +1,4 @@
-"""Lists a job's output files, each with a link that opens it for a while without a key."""
+"""Lists a job's output files, each with a link that opens it without a key for a limited time."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from batchhvd.service.batchai.kinds import named
 from batchhvd.service.http import paging
 from batchhvd.service.http.exchange import Answer, Ask, Here
 from batchhvd.service.mounts import model as mounts
+from batchhvd.service.store import accounts
 from batchhvd.service.store.cluster import StoredCluster
-from batchhvd.service.store.documents import JobProperties, OutputDirectory
+from batchhvd.service.store.documents import JobProperties, OutputEntry
 from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Document
 from batchhvd.wire.facts.times import write_moment
@@ -49,7 +50,7 @@ class ListedFile:
 
 
 def list_files(here: Here, ask: Ask) -> Answer:
-    """Lists one directory of a job's output directory; empty as long as the job has not made it."""
+    """Lists one directory of a job's output directory; the list is empty until the job has made it."""
     folder = _folder(
         here, StoredJob.of(named(here, ask, "jobs")), ask.query["outputdirectoryid"], ask.query["directory"]
     )
@@ -59,9 +60,9 @@ def list_files(here: Here, ask: Ask) -> Answer:
 
 
 def output_directory(here: Here, job: StoredJob, id: str) -> tuple[str, str, str] | None:
-    """Returns account, share and path of a job's output directory; ``stdouterr`` is the one of its logs.
+    """Returns account, share and path of a job's output directory; ``stdouterr`` holds its logs.
 
-    None where what it lies on has gone since.
+    Returns None when the mount that it is on does not exist any more.
 
     Raises:
         BadRequestError: 400, the job has no output directory of this id.
@@ -75,13 +76,12 @@ def output_directory(here: Here, job: StoredJob, id: str) -> tuple[str, str, str
     return _place(here, properties, "/".join([prefix.rstrip("/"), segment, suffix.strip("/")]))
 
 
-def _output(properties: JobProperties, id: str) -> OutputDirectory:
+def _output(properties: JobProperties, id: str) -> OutputEntry:
     outputs = {entry["id"]: entry for entry in properties.get("outputDirectories", ())}
     if id not in outputs:
         known = ", ".join(["stdouterr", *outputs])
         raise BadRequestError(
             f"The job has no output directory '{id}'; it has: {known}.",
-            status=400,
             code="InvalidOutputDirectoryId",
             target="outputdirectoryid",
         )
@@ -97,7 +97,7 @@ def _place(here: Here, properties: JobProperties, path: str) -> tuple[str, str, 
     if mount.account:
         return mount.account, mount.share, rest
     server = here.store.get(mount.share)
-    return None if server is None else (server.private["account"], server.private["share"], rest)
+    return None if server is None else (*accounts.share_of(server), rest)
 
 
 def _folder(here: Here, job: StoredJob, id: str, directory: str) -> Folder | None:
@@ -105,7 +105,6 @@ def _folder(here: Here, job: StoredJob, id: str, directory: str) -> Folder | Non
     if not mounts.inside(directory):
         raise BadRequestError(
             "directory must be a relative path that stays inside the output directory.",
-            status=400,
             code="InvalidField",
             target="directory",
         )
@@ -128,12 +127,12 @@ def _entries(folder: Folder) -> Iterator[ListedFile]:
 
 
 def _facts(top: Path, entry: os.DirEntry[str]) -> os.stat_result | None:
-    """Returns what is known of an entry; None for what no link can open: devices, ways out of the share, odd names."""
+    """Returns what is known of an entry; None for what no link can open: devices, links out of the share, odd names."""
     try:
         entry.name.encode()
         facts, real = os.stat(entry.path), os.path.realpath(entry.path)
     except (OSError, UnicodeEncodeError):
-        return None  # gone meanwhile, a link to nothing, or a name that is not UTF-8
+        return None  # gone by now, a dangling link, or a name that is not UTF-8
     plain = stat.S_ISREG(facts.st_mode) or stat.S_ISDIR(facts.st_mode)
     return facts if plain and Path(real).is_relative_to(top) else None
 

@@ -1,4 +1,4 @@
-"""What Batch AI says of itself: its operations, and how much of what is in use."""
+"""What Batch AI says about itself: its operations, and the usage of each quota."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WORDS = {VmPriority.DEDICATED: "Dedicated", VmPriority.LOW_PRIORITY: "Low Prior
 
 
 def list_usages(here: Here, ask: Ask) -> Answer:
-    """Says how much of what is in use; there are no quotas, so the limit is the largest number that fits."""
+    """Lists how much of each resource is in use; there are no quotas, so each limit is the largest number that fits."""
     clusters = [StoredCluster.of(record) for record in here.store.list("clusters")]
     counts = {"Clusters": len(clusters), "Jobs": here.store.count("jobs")}
     for priority, words in _WORDS.items():
@@ -33,7 +33,7 @@ def _usage(name: str, count: int) -> Document:
 
 
 def list_operations(description: Description, here: Here, ask: Ask) -> Answer:
-    """Lists what Batch AI can do, made from the description."""
+    """Lists the operations that the description names."""
     found: dict[str, Document] = {}
     for operation in description.operations:
         entry = _operation(operation.method, operation.template)

@@ -1,4 +1,4 @@
-"""Takes what must not be shown out of a document: account keys, passwords, secrets' values."""
+"""Removes what must not be shown from a document: account keys, passwords, secrets' values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from batchhvd.service.store.documents import MountVolumes, Variable
 from batchhvd.service.store.records import Document
 from batchhvd.wire.facts.secrets import SECRET_FIELDS
 
-# A GET of the published examples shows no more of a user's account than the name, so the public key goes as well.
+# A GET of the published examples shows only the name of a user's account, so the public key is hidden as well.
 _HIDDEN = SECRET_FIELDS | {"adminUserSshPublicKey"}
 
 

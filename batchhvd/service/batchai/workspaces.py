@@ -10,7 +10,7 @@ from batchhvd.service.store.records import Document, Record
 
 
 def create(here: Here, ask: Ask) -> Answer:
-    """Creates a workspace; again it replaces the tags."""
+    """Creates a workspace; when it exists already, its tags are replaced."""
     parent, name = open_parent(here, ask, "workspaces"), name_of(ask, "workspaces")
     old = find(here, parent, "workspaces", name)
     if old is not None:
@@ -24,7 +24,6 @@ def _replace(here: Here, old: Record, body: Document) -> Answer:
     if old.document["location"].lower() != body["location"].lower():
         raise ConflictError(
             f"The workspace exists already, in location '{old.document['location']}'.",
-            status=409,
             code="InvalidResourceLocation",
             target="/location",
         )

@@ -117,9 +117,9 @@ def read_json(body: bytes) -> Any:
         plain = json.dumps(value, ensure_ascii=False)
         plain.encode()
     except (ValueError, RecursionError) as error:
-        raise BadRequestError(f"The body is not JSON: {error}.", status=400, code="InvalidRequestContent") from error
+        raise BadRequestError(f"The body is not JSON: {error}.", code="InvalidRequestContent") from error
     if "\\u0000" in plain and "\0" in _texts(value):
-        raise BadRequestError("The body holds the character NUL.", status=400, code="InvalidRequestContent")
+        raise BadRequestError("The body holds the character NUL.", code="InvalidRequestContent")
     return value
 
 

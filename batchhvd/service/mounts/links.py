@@ -65,14 +65,14 @@ def _server(store: Store, mount: MountPoint) -> tuple[str, str]:
     record = store.get(mount.share)
     if record is None:
         raise MountError(f"The file server {mount.share} does not exist any more.", mount.path)
-    return str(record.private["account"]), str(record.private["share"])
+    return accounts.share_of(record)
 
 
 def _check_key(store: Store, account: str, key: str) -> None:
     record = accounts.find(store, account)
     if record is None:
         raise MountError(f"The storage account {account} does not exist any more.", account)
-    if key not in [entry["value"] for entry in record.private["keys"]]:
+    if key not in accounts.keys(record):
         raise MountError(f"The key given for the storage account {account} is not valid any more.", account)
 
 

@@ -1,4 +1,4 @@
-"""Rules that the description cannot say: about mounts, variables, paths. Each returns what is wrong, with pointers."""
+"""Rules that the description cannot express: mounts, variables, paths. Each returns what is wrong and where."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 
-from batchhvd.service.description.schema import Problem
+from batchhvd.service.description.reader import Problem
 from batchhvd.service.http.exchange import Here
 from batchhvd.service.mounts import machine
 from batchhvd.service.mounts import model as mounts
@@ -49,7 +49,7 @@ def _share_problems(here: Here, entry: AzureFileShare, at: str) -> list[Problem]
     if "accountKey" not in credentials:
         return [Problem(f"{at}/credentials/accountKey", "is missing")]
     if not any(hmac.compare_digest(credentials["accountKey"].encode(), key.encode()) for key in keys):
-        return [Problem(f"{at}/credentials/accountKey", f"is no key of the storage account '{account}'")]
+        return [Problem(f"{at}/credentials/accountKey", f"is not a key of the storage account '{account}'")]
     return _url_problems(here, account, entry["azureFileUrl"], f"{at}/azureFileUrl")
 
 
@@ -97,7 +97,7 @@ def _place_problems(volumes: MountVolumes, at: str) -> Iterator[Problem]:
 
 
 def _places(volumes: MountVolumes, at: str) -> Iterator[tuple[str, str]]:
-    """Yields where each mount comes to lie, with the pointer of that."""
+    """Yields the JSON pointer and the value of each mount's ``relativeMountPath``."""
     kinds: tuple[tuple[str, Sequence[AzureFileShare | FileServerMount | UnmanagedFileSystem]], ...] = (
         ("azureFileShares", volumes.get("azureFileShares", ())),
         ("fileServers", volumes.get("fileServers", ())),
@@ -120,7 +120,7 @@ def variable_problems(holder: TaskProperties, at: str) -> list[Problem]:
 
 def _variable_problems(entry: Variable, at: str) -> Iterator[Problem]:
     if not entry["name"] or "=" in entry["name"]:
-        yield Problem(f"{at}/name", f"is no name of a variable: '{entry['name']}'")
+        yield Problem(f"{at}/name", f"must be a variable's name, not empty and without '=', not '{entry['name']}'")
     if "valueSecretReference" in entry:
         yield Problem(f"{at}/valueSecretReference", _NO_VAULT)
     elif "value" not in entry:

@@ -1,6 +1,8 @@
-"""Why a job has to end although it did not by itself, and whether one that failed starts again. Pure."""
+"""Why a job has to end before it does so by itself, and whether a failed one starts again. Pure."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from batchhvd.engines.base import Status
 from batchhvd.service.scheduler import task
@@ -9,25 +11,37 @@ from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.documents import ErrorDocument
 from batchhvd.service.store.job import StoredJob
 from batchhvd.wire.facts.causes import Code
-from batchhvd.wire.facts.states import JobState
+from batchhvd.wire.facts.states import DeallocationOption, JobState, WireWord
 
 _EVICTIONS = 1000  # how often a job of a low-priority cluster is started again when it does not say
-_TEXTS = {
-    "delete": "The job was deleted.",
-    "terminating": "The job was terminated on request.",
-    "cluster": "The job's cluster was deleted.",
-    "terminate": "The job was terminated because its nodes left the cluster.",
+
+
+class Ending(WireWord):
+    """Why a job has to end; the last two are what its cluster asks for."""
+
+    DELETED = "delete"
+    TERMINATED = "terminating"
+    CLUSTER_GONE = "cluster"
+    REQUEUED = DeallocationOption.REQUEUE.value
+    NODES_GONE = DeallocationOption.TERMINATE.value
+
+
+_TEXTS: Mapping[str, str] = {
+    Ending.DELETED: "The job was deleted.",
+    Ending.TERMINATED: "The job was terminated on request.",
+    Ending.CLUSTER_GONE: "The job's cluster was deleted.",
+    Ending.NODES_GONE: "The job was terminated because its nodes left the cluster.",
 }
 
 
 def of(job: StoredJob, cluster: StoredCluster | None) -> str:
     """Returns why a job has to end, "" when it need not."""
     if job.is_deleting:
-        return "delete"
+        return Ending.DELETED
     if job.state == JobState.TERMINATING:
-        return "terminating"
+        return Ending.TERMINATED
     if cluster is None or cluster.is_deleting:
-        return "cluster"
+        return Ending.CLUSTER_GONE
     return job.ending
 
 

@@ -12,7 +12,8 @@ from attrs import Factory, frozen
 from batchhvd.engines.base import ENDED, Status
 from batchhvd.service.mounts.links import MountError
 from batchhvd.service.scheduler import ending, manifest, nodes, outcome, task, transition
-from batchhvd.service.scheduler.starter import Starter
+from batchhvd.service.scheduler.ending import Ending
+from batchhvd.service.scheduler.starter import JobStarter
 from batchhvd.service.store import documents
 from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.documents import ErrorDocument
@@ -25,7 +26,7 @@ log = logging.getLogger("batchhvd.service.scheduler.follower")
 
 
 @frozen
-class Follower:
+class JobFollower:
     """Follows jobs.
 
     Attributes:
@@ -34,12 +35,12 @@ class Follower:
         sealing: the outputs that are being sealed, by the job's id.
     """
 
-    starter: Starter
+    starter: JobStarter
     executor: Executor
     sealing: dict[str, Future[None]] = Factory(dict)
 
     def unbegun(self, job: StoredJob, cluster: StoredCluster | None, now: float) -> StoredJob:
-        """Ends a waiting job whose end is wished; its nodes, if it was given any, may have begun."""
+        """Ends a waiting job that has to end; if it was given nodes, its run may have begun."""
         why = ending.of(job, cluster)
         if not why:
             return job
@@ -64,13 +65,13 @@ class Follower:
         return self.starter.store.revise(job, lambda job: transition.noted(job, status, now)) or job
 
     def _seal(self, job: StoredJob, cluster: StoredCluster | None, status: Status, now: float) -> StoredJob:
-        """Seals the outputs in the background; the job has succeeded when that is done."""
+        """Seals the outputs in the background; after that, the job has succeeded."""
         try:
             if not self._sealed(job, cluster, now):
                 return job
         except (MountError, OSError) as error:
             self.sealing.pop(job.id, None)
-            text = f"The job ended well, but its outputs could not be sealed: {error}"
+            text = f"The job succeeded, but its outputs could not be sealed: {error}"
             return self._finish(job, status, documents.error(Code.ENGINE_FAILED, text), now)
         return self._finish(job, status, None, now)
 
@@ -94,7 +95,7 @@ class Follower:
         error = outcome.error(status, attempt=attempt, path=task.script_of(job.properties))
         if status.reason == "node":
             self._node_lost(cluster, status.node)
-        if why == "requeue":
+        if why == Ending.REQUEUED:
             left = documents.error(Code.NODE_LOST, "Its nodes left the cluster.", Attempt=str(attempt))
             return self._requeue(job, left, now)
         if why:

@@ -1,4 +1,4 @@
-"""Lays on the disk what a task needs before it starts: its mounts as symbolic links, its directories and its logs."""
+"""Creates what a task needs on the disk before it starts: its mounts (symbolic links), its directories and its logs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from batchhvd.engines.base import Task
 
 @frozen
 class TaskLayout:
-    """A task with what must lie on the disk before it starts.
+    """A task with what must be on the disk before it starts.
 
     Attributes:
         task: what the engine runs.
-        links: the symbolic links to make, and what they lead to.
+        links: the symbolic links to make, and their targets.
         directories: the directories to make: of the logs and of the outputs.
     """
 

@@ -1,4 +1,4 @@
-"""How the nodes of a cluster come, work and go. Pure: each function makes the cluster's next value."""
+"""How the nodes of a cluster come, work and go. Pure: each function returns the cluster's next value."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from attrs import evolve, frozen
 from batchhvd.service.store import documents
 from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.documents import ErrorDocument
-from batchhvd.wire.facts.states import AllocationState
+from batchhvd.wire.facts.states import AllocationState, DeallocationOption, NodeState
 from batchhvd.wire.facts.times import write_moment
 
-IDLE_SECONDS = 60.0  # how long an automatically scaled cluster keeps a node that has nothing to do
+IDLE_SECONDS = 60.0  # how long an automatically scaled cluster keeps an idle node
 T = TypeVar("T")
 
 
@@ -42,7 +42,7 @@ class Wish:
 
     Attributes:
         id: the job's id.
-        action: ``"requeue"`` or ``"terminate"``.
+        action: ``DeallocationOption.REQUEUE`` or ``TERMINATE``.
     """
 
     id: str
@@ -141,8 +141,8 @@ def _shrunk(cluster: StoredCluster, uses: Sequence[NodeUse], busy: set[str]) -> 
 
 def wishes(cluster: StoredCluster, uses: Sequence[NodeUse]) -> list[Wish]:
     """Returns which jobs must give up their nodes because these leave."""
-    option = cluster.scale.get("manual", {}).get("nodeDeallocationOption", "requeue")
-    if option == "waitforjobcompletion" or "autoScale" in cluster.scale:
+    option = cluster.scale.get("manual", {}).get("nodeDeallocationOption", DeallocationOption.REQUEUE)
+    if option == DeallocationOption.WAIT or "autoScale" in cluster.scale:
         return []
     leaving = set(cluster.leaving)
     return [Wish(use.id, option) for use in uses if leaving.intersection(use.nodes)]
@@ -163,7 +163,7 @@ def _grown(cluster: StoredCluster, now: float) -> StoredCluster:
 
 
 def _set_aside(cluster: StoredCluster, busy: set[str], limit: int, broken: Mapping[str, str]) -> StoredCluster:
-    """Keeps as many idle nodes from the jobs as the engine has too few that work; those that are busy stay so."""
+    """Withholds as many idle nodes from jobs as the engine lacks working ones; busy nodes are left alone."""
     cluster = evolve(cluster, broken={})
     lacking = len(cluster.names) - (limit - len(broken))
     idle = free(cluster, busy)
@@ -174,7 +174,7 @@ def _set_aside(cluster: StoredCluster, busy: set[str], limit: int, broken: Mappi
 
 
 def node_name(cluster: str, number: int, now: float) -> str:
-    """Returns a node's name as Batch AI's logs show it: pool, number from 1, time of its coming."""
+    """Returns a node's name as Batch AI's logs show it: pool, number from 1, time of its arrival."""
     pool = zlib.crc32(cluster.lower().encode()) % 900_000_000 + 100_000_000
     stamp = datetime.fromtimestamp(now, timezone.utc).strftime("%Y%m%dt%H%M%Sz")
     return f"tvm-{pool}_{number}-{stamp}-p"
@@ -195,7 +195,7 @@ def begun(cluster: StoredCluster, name: str, handle: str) -> StoredCluster:
 
 
 def dropped(cluster: StoredCluster, name: str) -> StoredCluster:
-    """Notes that nothing of a node's setup runs any more."""
+    """Notes that a node's setup does not run any more."""
     return evolve(cluster, preparing=_without(cluster.preparing, name))
 
 
@@ -210,7 +210,7 @@ def unusable(cluster: StoredCluster, name: str, message: str) -> StoredCluster:
 
 
 def lost(cluster: StoredCluster, name: str) -> StoredCluster:
-    """Notes that a node went down: one of low priority is taken away, another starts again."""
+    """Notes that a node went down: a low-priority node is removed, any other one starts again."""
     if name not in cluster.names or name in cluster.leaving:
         return cluster
     cluster = evolve(cluster, idle=_without(cluster.idle, name))
@@ -227,7 +227,7 @@ def free(cluster: StoredCluster, busy: set[str]) -> list[str]:
 
 def counted(cluster: StoredCluster, busy: set[str], now: float) -> StoredCluster:
     """Returns a cluster with the counts of its nodes, and whether it is at rest."""
-    counts = dict.fromkeys(("running", "idle", "unusable", "preparing", "leaving"), 0)
+    counts = dict.fromkeys(NodeState, 0)
     for state in states(cluster, busy).values():
         counts[state] += 1
     idle = {name: cluster.idle.get(name, now) for name in free(cluster, busy)}
@@ -243,16 +243,16 @@ def _allocated(cluster: StoredCluster, now: float) -> StoredCluster:
     return evolve(cluster, allocation=state, changed=write_moment(now))
 
 
-def states(cluster: StoredCluster, busy: set[str]) -> dict[str, str]:
+def states(cluster: StoredCluster, busy: set[str]) -> dict[str, NodeState]:
     """Returns what each node of a cluster does, by name in the order in which they came."""
     return {name: _state(cluster, name, busy) for name in cluster.names}
 
 
-def _state(cluster: StoredCluster, name: str, busy: set[str]) -> str:
+def _state(cluster: StoredCluster, name: str, busy: set[str]) -> NodeState:
     if name in cluster.leaving:
-        return "leaving"
+        return NodeState.LEAVING
     if name in cluster.preparing:
-        return "preparing"
+        return NodeState.PREPARING
     if name in cluster.unusable or name in cluster.broken:
-        return "unusable"
-    return "running" if name in busy else "idle"
+        return NodeState.UNUSABLE
+    return NodeState.RUNNING if name in busy else NodeState.IDLE

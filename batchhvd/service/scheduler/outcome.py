@@ -1,4 +1,4 @@
-"""What a job's documents say about how it ended. Pure."""
+"""How a run that failed is described in its job's document. Pure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _HOROVOD = (
 
 
 def error(status: Status, *, attempt: int, node: str = "", path: str = "") -> ErrorDocument:
-    """Returns the one error of a run that did not end well: code, message, details.
+    """Returns the error of a run that did not succeed: code, message, details.
 
     Args:
         status: how it ended.
         attempt: which attempt it was.
-        node: the node to name where the status names none.
+        node: the node to name when the status names none.
         path: the path that was missing, for ``ScriptNotFound``.
     """
     code = _code(status)
@@ -56,7 +56,7 @@ def _message(code: Code, status: Status) -> str:
     told = status.error[:1].upper() + status.error[1:] or "It ended without saying why"
     where = f" on node {status.node}" if status.node else ""
     hint = {
-        Code.OUT_OF_MEMORY: "; it was killed for want of memory: lower the batch size or the number of ranks",
+        Code.OUT_OF_MEMORY: "; it ran out of memory and was killed: lower the batch size or the number of ranks",
         Code.HOROVOD_MISSING: "; Horovod is not installed: python -m batchhvd.trainer.install",
         Code.HOROVOD_BROKEN: "; Horovod does not fit this framework: python -m batchhvd.trainer.install",
     }.get(code, "")

@@ -52,7 +52,7 @@ def decide(waiting: Sequence[Waiting], free: Sequence[str], size: int, now: floa
 
     Jobs start by priority, and in the order of their creation among equals. A job that does not fit the free nodes lets
     those behind it pass for ``PATIENCE`` seconds; after that the free nodes are kept for it, so that no stream of small
-    jobs can starve it. A job larger than the cluster holds nobody up.
+    jobs can starve it. A job that is larger than the cluster holds up no other.
 
     Args:
         waiting: the queue, in any order.

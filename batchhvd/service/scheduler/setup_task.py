@@ -49,7 +49,7 @@ class Setups:
         return _unusable(name, _told(status)) if status.state in ENDED else None
 
     def _end(self, name: str, handle: str) -> Callable[[StoredCluster], StoredCluster] | None:
-        """Ends the setup of a node that is to go; the node goes when that is over."""
+        """Ends the setup of a node that has to go; the node goes after that."""
         if handle and self._engine.status([handle])[handle].state not in ENDED:
             self._engine.cancel(handle)
             return None
@@ -71,7 +71,7 @@ class Setups:
 
 
 def build(cluster: StoredCluster, name: str, targets: Mapping[MountPoint, Path], root: Path, site: Site) -> TaskLayout:
-    """Returns the task that sets up one node: the setup command, where preparations run, and nothing after it."""
+    """Returns the task that sets up one node: the setup command runs as a preparation, with nothing after it."""
     setup = cluster.properties["nodeSetup"]["setupTask"]
     folder = root / "tasks" / "setup" / name
     prefix = job_task.locate(setup["stdOutErrPathPrefix"], targets)
@@ -97,7 +97,7 @@ def build(cluster: StoredCluster, name: str, targets: Mapping[MountPoint, Path],
 
 
 def suffix(cluster: str) -> str:
-    """Returns the part of a setup task's log directory that is this cluster's own."""
+    """Returns the part of a setup task's log directory that keeps this cluster's logs apart."""
     parts = cluster.strip("/").split("/")
     return posixpath.join(parts[1], parts[3], *parts[6:], "setuptask")
 

@@ -31,10 +31,10 @@ log = logging.getLogger("batchhvd.service.scheduler.starter")
 
 
 class ScriptMissingError(Exception):
-    """A job's script is not on the mounted share that it should lie on.
+    """A job's script is not on the mounted share that the job names.
 
     Attributes:
-        path: where it should lie, with the variables of the job.
+        path: the path that was looked for, with the job's variables unexpanded.
     """
 
     def __init__(self, path: str) -> None:
@@ -43,7 +43,7 @@ class ScriptMissingError(Exception):
 
 
 @frozen
-class Starter:
+class JobStarter:
     """Gives nodes to jobs and starts them.
 
     Attributes:

@@ -61,7 +61,7 @@ class Attempt:
 def build(
     job: StoredJob, cluster: ClusterProperties, targets: Mapping[MountPoint, Path], attempt: Attempt, site: Site
 ) -> TaskLayout:
-    """Returns the plan of one attempt.
+    """Returns the task of one attempt, with what it needs on the disk.
 
     Args:
         job: the job.
@@ -99,15 +99,15 @@ def build(
 
 
 def mounts_of(job: JobProperties, cluster: ClusterProperties) -> list[MountPoint]:
-    """Returns the mounts of a job, its cluster's among them."""
+    """Returns the mounts of a job, including those of its cluster."""
     return mounts.every(job, cluster)
 
 
 def output_directories(properties: JobProperties, targets: Mapping[MountPoint, Path]) -> dict[str, Path]:
-    """Returns where each output directory lies, by its id; ``stdouterr`` is that of the logs.
+    """Returns the path of each output directory by its id; ``stdouterr`` holds the logs.
 
     Raises:
-        ValueError: a prefix lies on no mount; the message is the prefix.
+        ValueError: a prefix is on no mount; the message is the prefix.
     """
     segment = properties["jobOutputDirectoryPathSegment"]
     found = {"stdouterr": _resolve(properties["stdOutErrPathPrefix"], targets) / segment / "stdouterr"}
@@ -118,7 +118,7 @@ def output_directories(properties: JobProperties, targets: Mapping[MountPoint, P
 
 
 def segments(properties: JobProperties, targets: Mapping[MountPoint, Path]) -> list[Path]:
-    """Returns the directories that hold all that is this job's own, one for each prefix."""
+    """Returns the directories that only this job writes to, one for each prefix."""
     prefixes = [properties["stdOutErrPathPrefix"], *(e["pathPrefix"] for e in properties.get("outputDirectories", ()))]
     found = [_resolve(prefix, targets) / properties["jobOutputDirectoryPathSegment"] for prefix in prefixes]
     return list(dict.fromkeys(found))
@@ -134,7 +134,7 @@ def _resolve(path: str, targets: Mapping[MountPoint, Path]) -> Path:
 
 
 def locate(path: str, targets: Mapping[MountPoint, Path]) -> Path | None:
-    """Returns where a path below a mount root lies on the disk, None where it lies on no mount."""
+    """Returns the path on the disk of a path below a mount root, None when it is on no mount."""
     try:
         return _resolve(path, targets)
     except ValueError:
@@ -142,12 +142,12 @@ def locate(path: str, targets: Mapping[MountPoint, Path]) -> Path | None:
 
 
 def script_of(properties: JobProperties) -> str:
-    """Returns the path of the job's script with its variables, "" where it has none."""
+    """Returns the path of the job's script with its variables, "" when it has none."""
     return str(properties.get("horovodSettings", {}).get("pythonScriptFilePath", ""))
 
 
 def process_count(properties: JobProperties) -> int:
-    """Returns how many ranks a job has: one a node, where it does not say."""
+    """Returns how many ranks a job has: one on each node if it does not say."""
     block = properties.get("horovodSettings") or properties.get("customMpiSettings") or {}
     return int(block.get("processCount") or properties["nodeCount"])
 
@@ -159,13 +159,13 @@ def spread(ranks: int, nodes: int) -> tuple[int, ...]:
 
 
 def retries(properties: JobProperties) -> int | None:
-    """Returns how often a job asks to be started again after a failure, None where it does not say."""
+    """Returns how often a job asks to be started again after a failure, None when it does not say."""
     value = _own(properties).get(RETRIES)
     return int(value) if value is not None and value.isdigit() else None
 
 
 def _command(properties: JobProperties, site: Site) -> tuple[str, str, str]:
-    """Returns how a job is launched, the command line of a rank, and the script that must be there."""
+    """Returns how a job is launched, the command line of a rank, and the script that must exist."""
     if "horovodSettings" in properties:
         block = properties["horovodSettings"]
         words = [quote(block.get("pythonInterpreterPath") or site.python), quote(block["pythonScriptFilePath"])]
@@ -192,9 +192,9 @@ _UNQUOTED = re.compile(
 
 
 def protect(command: str) -> str:
-    """Quotes the ``$AZ_BATCHAI_…`` of a command line that stand outside quotes.
+    """Quotes each ``$AZ_BATCHAI_…`` of a command line that is outside quotes.
 
-    Batch AI's own paths had no blanks, so nobody quoted these variables; the service's root may have some.
+    Paths of Batch AI had no blanks, so these variables were never quoted; the path of the service's root may have some.
     """
 
     def replace(found: re.Match[str]) -> str:

@@ -1,6 +1,6 @@
-"""Makes true what the requests ask for: clusters get their nodes, jobs run and end, what is to be deleted goes.
+"""Carries out what requests ask for: clusters get their nodes, jobs run and end, what is being deleted goes.
 
-Nothing is kept in memory that the store does not hold: after a kill at any moment a fresh scheduler goes on.
+Memory holds nothing that the store does not hold: after a kill at any moment, a new scheduler goes on.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from batchhvd.engines.base import Engine, Status
 from batchhvd.errors import BatchHvdError
 from batchhvd.service.mounts.links import MountError
 from batchhvd.service.scheduler import nodes, removal, transition
-from batchhvd.service.scheduler.follower import Follower
+from batchhvd.service.scheduler.follower import JobFollower
 from batchhvd.service.scheduler.nodes import NodeUse
 from batchhvd.service.scheduler.setup_task import Setups
-from batchhvd.service.scheduler.starter import ScriptMissingError, Starter
+from batchhvd.service.scheduler.starter import JobStarter, ScriptMissingError
 from batchhvd.service.scheduler.task import Site
 from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.job import StoredJob
@@ -75,8 +75,8 @@ class Scheduler:
     ) -> None:
         self._store, self._root, self._engine, self._clock = store, root, engine, clock
         site = site or Site(python=sys.executable, layers=str(root / "layers"))
-        self._starter = Starter(store, root, engine, site)
-        self._follower = Follower(self._starter, executor or ThreadPoolExecutor(1, thread_name_prefix="seal"))
+        self._starter = JobStarter(store, root, engine, site)
+        self._follower = JobFollower(self._starter, executor or ThreadPoolExecutor(1, thread_name_prefix="seal"))
         self._setups = Setups(store, root, engine, site)
         self.active = False
 
@@ -94,7 +94,7 @@ class Scheduler:
         self.active = bool(present.jobs) or resizing or doomed
 
     def _read(self) -> Present:
-        """Returns what there is; a record that cannot be read is left alone, and so are the jobs of such a cluster."""
+        """Returns all jobs and clusters, without records that cannot be read and without the jobs of such a cluster."""
         jobs, _ = _values(StoredJob, self._store.active())
         clusters, unreadable = _values(StoredCluster, self._store.list("clusters"))
         mine = {key: job for key, job in jobs.items() if job.cluster not in unreadable}
@@ -164,6 +164,6 @@ def _values(kind: type[V], records: Iterable[Record]) -> tuple[dict[str, V], set
         try:
             found[record.id.lower()] = kind.of(record)
         except (KeyError, TypeError, ValueError, AttributeError):
-            log.exception("%s could not be read; it is left alone", record.id)
+            log.exception("%s could not be read; the next tick tries again", record.id)
             unreadable.add(record.id.lower())
     return found, unreadable

@@ -1,4 +1,4 @@
-"""How a job goes from one state to the next. Pure: each function makes the job's next value."""
+"""How a job goes from one state to the next. Pure: each function returns the job's next value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def is_held(status: Status) -> bool:
 
 
 def waiting(reason: str, history: Sequence[PastAttempt]) -> ErrorDocument:
-    """Returns what a waiting job says of itself, and how its last attempt ended."""
+    """Returns why a job waits and how its last attempt ended, as an error of its document."""
     before = f" Attempt {history[-1]['attempt']} ended: {history[-1]['error']['message']}" if history else ""
     return documents.error(Code.WAITING, reason + before)
 
@@ -40,7 +40,7 @@ def reserved(job: StoredJob, nodes: tuple[str, ...], tasks: Path) -> StoredJob:
 
 
 def submitted(job: StoredJob, handle: str, status: Status, now: float) -> StoredJob:
-    """Notes that a job has a run; it may be terminating by now."""
+    """Notes that a job has a run; the job may be terminating by now."""
     execution = evolve(job.execution or Execution(), errors=())
     job = evolve(job, handle=handle, execution=execution)
     return observed(job, status, now) if job.state == JobState.QUEUED else job
@@ -75,7 +75,7 @@ def requeued(job: StoredJob, error: ErrorDocument, now: float) -> StoredJob:
 
 
 def finished(job: StoredJob, status: Status, error: ErrorDocument | None, now: float) -> StoredJob:
-    """Ends a job as its run ended: well, or with an error, which those of earlier attempts follow."""
+    """Ends a job as its run ended: with success, or with an error, followed by those of earlier attempts."""
     before = job.execution or Execution()
     errors = () if error is None else (error, *(entry["error"] for entry in job.history))
     execution = Execution(

@@ -1,4 +1,4 @@
-"""All that the status page shows, in one answer: the service, clusters with their nodes, the queue, jobs."""
+"""Everything that the status page shows, in one answer: service, clusters with their nodes, queue, jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENDED = 50
 def answer(here: Here) -> Answer:
     """Answers the summary.
 
-    Jobs come in the order in which they were made; ``queue`` counts from 1 in the order in which waiting jobs of one
+    Jobs come in the order of their creation; ``queue`` counts from 1 in the order in which waiting jobs of one
     cluster start, and is None for all others.
     """
     jobs, left_out = _jobs(here)
@@ -39,13 +39,13 @@ def answer(here: Here) -> Answer:
 def _service(here: Here) -> dict[str, str]:
     try:
         about = json.loads((here.root / "service.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:  # the application runs without a process of its own, or that one is about to end
+    except FileNotFoundError:  # the application runs without a service process, or the process is about to end
         about = {}
     return {name: about.get(name, "") for name in ("version", "engine", "started")}
 
 
 def _jobs(here: Here) -> tuple[list[StoredJob], int]:
-    """Returns the active jobs and the latest others in the order of their making, and how many there are besides."""
+    """Returns the active jobs and the latest others in the order of their creation, and how many are left out."""
     active, total = here.store.active(), here.store.count("jobs")
     records = [*here.store.latest("jobs", ENDED + len(active)), *active]
     found = {record.number: StoredJob.of(record) for record in records}
@@ -118,7 +118,7 @@ def _job(job: StoredJob, place: int | None, restarted: str) -> Document:
 
 
 def _place(record: Record) -> Document:
-    """Returns id and name of a resource, and the names of what it lies in."""
+    """Returns id and name of a resource, and the names of the resources above it."""
     words = record.id.split("/")
     above = {words[at].lower(): words[at + 1] for at in range(1, len(words) - 2, 2)}
     return {

@@ -1,4 +1,4 @@
-"""Why a job is as it is, in a sentence and a next step, read from its document alone. Pure."""
+"""Why a job is in its state: a sentence and a next step, from its document alone. Pure."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from batchhvd.wire.facts.states import JobState
 WAITING = "waiting"
 """The cause of a job that waits, whatever for: its sentence says it."""
 
-_RESTARTED = "The service was started again at {} and found the job's ranks gone: {}"
+_RESTARTED = "The service was started again at {} and found that the job's ranks were gone: {}"
 _WORDS = {"Rank": "rank", "Node": "node", "ExitCode": "exit code", "Signal": "signal", "Attempt": "attempt"}
 _REMEDIES: Mapping[str, str] = {cause: remedy.shell for cause, remedy in REMEDIES.items()}
 _SENTENCES: Mapping[str, str] = {
-    JobState.TERMINATING: "Somebody asked it to end, and its ranks are ending.",
-    JobState.QUEUED: "It waits for its turn.",
-    JobState.SUCCEEDED: "It ended well.",
+    JobState.TERMINATING: "It was asked to end, and its ranks are ending.",
+    JobState.QUEUED: "It is waiting for its turn.",
+    JobState.SUCCEEDED: "It succeeded.",
 }
 
 
-class Verdict(TypedDict):
-    """Why a job is as it is.
+class JobVerdict(TypedDict):
+    """Why a job is in its state.
 
     Keys:
         cause: the cause, in the words of ``Cause``, or the job's state when nothing more is known.
@@ -40,8 +40,8 @@ class Verdict(TypedDict):
     next: str
 
 
-def of_job(properties: JobProperties, restarted: str = "") -> Verdict:
-    """Returns why a job is as it is.
+def of_job(properties: JobProperties, restarted: str = "") -> JobVerdict:
+    """Returns why a job is in its state.
 
     Args:
         properties: the job's, as its document has them.
@@ -81,19 +81,19 @@ def _evidence(first: ErrorDocument, earlier: list[ErrorDocument]) -> list[str]:
 
 
 def _between(info: ExecutionInfo, moment: str) -> bool:
-    """Tells whether a moment lies within a job's run; the service writes all its times in one form."""
+    """Says whether a moment is within a job's run; the service writes all its times in one form."""
     return bool(moment) and info.get("startTime", moment) < moment <= info.get("endTime", moment)
 
 
-def _plain(state: str, nodes: int, exit_code: int | None) -> Verdict:
-    sentences = {**_SENTENCES, JobState.RUNNING: f"It runs on {nodes} node{'s' if nodes != 1 else ''}."}
+def _plain(state: str, nodes: int, exit_code: int | None) -> JobVerdict:
+    sentences = {**_SENTENCES, JobState.RUNNING: f"It is running on {nodes} node{'s' if nodes != 1 else ''}."}
     why = sentences.get(state, f"It failed with exit code {exit_code}, and no reason is known.")
     then = "" if state in sentences else _next(Cause.UNKNOWN)
     return {"cause": state, "why": why, "evidence": [], "tail": "", "next": then}
 
 
 def _story(tail: str) -> str:
-    """Returns the last traceback in some lines, all of them when there is none."""
+    """Returns the last traceback of some lines, or all lines when they hold none."""
     before, mark, after = tail.rpartition("Traceback (most recent call last)")
     return mark + after if not before or before.endswith("\n") else tail
 

@@ -1,4 +1,4 @@
-"""What the service keeps of a cluster, as a value; each change makes the next value out of it."""
+"""What the service keeps about a cluster, as a value; each change returns the next value."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from batchhvd.service.store.records import Document, Record, merged
 from batchhvd.wire.facts.states import AllocationState, ProvisioningState, VmPriority
 
 
-class ClusterSecrets(TypedDict):
-    """What a cluster's record holds beside its document from the start."""
+class PrivateClusterFields(TypedDict):
+    """What a new cluster's record holds besides its document."""
 
     names: list[str]
     leaving: list[str]
@@ -31,18 +31,18 @@ class StoredCluster:
 
     Attributes:
         record: the record that it was read from, with all that never changes.
-        scale: how many nodes it is to have.
+        scale: how many nodes were asked for.
         allocation: ``"steady"`` or ``"resizing"``.
         changed: since when it is in that state, as the wire writes it.
-        errors: what is wrong with it, None when nothing ever was.
+        errors: what is wrong with it, None when nothing ever has been.
         counts: how many of its nodes are in each state (``nodeStateCounts``).
         names: all nodes that it has, in the order in which they came.
         target: how many it should have, None before the first look.
         preparing: node -> handle of its setup task, "" when none has begun.
         leaving: the nodes that go as soon as they are free.
         unusable: node -> why its setup failed.
-        broken: node -> which machine of the engine takes no tasks, and why; so many fewer nodes can be given.
-        idle: node -> since when it has nothing to do, in seconds since 1970.
+        broken: node -> which machine of the engine takes no tasks, and why; that many fewer nodes can be given.
+        idle: node -> since when it is idle, in seconds since 1970.
         next: the number of the next node.
     """
 
@@ -125,7 +125,7 @@ class StoredCluster:
 
     @property
     def properties(self) -> ClusterProperties:
-        """What was asked for; the state in here is the one that was read."""
+        """The document's ``properties``, as they were read."""
         properties: ClusterProperties = self.record.document["properties"]
         return properties
 
@@ -138,12 +138,12 @@ class StoredCluster:
 
     @property
     def provisioning(self) -> str:
-        """How far its making or deleting is."""
+        """How far its creation or deletion is."""
         return self.properties["provisioningState"]
 
     @property
     def is_deleting(self) -> bool:
-        """Whether it is to go."""
+        """Whether it is being deleted."""
         return self.provisioning == ProvisioningState.DELETING
 
     @property
@@ -158,7 +158,7 @@ class StoredCluster:
 
     @property
     def keys(self) -> Mapping[str, str]:
-        """The keys that it came with, by storage account."""
+        """The keys that its creation gave, by storage account."""
         keys: Mapping[str, str] = self.record.private.get("keys", {})
         return keys
 

@@ -1,6 +1,6 @@
-"""The parts of a job's and a cluster's document that the service reads, as types; the description says all of them.
+"""Types for the parts of a job's and a cluster's document that the service reads; the description has all parts.
 
-A document that is stored was checked against the description, so what that requires is there.
+A stored document was checked against the description, so required fields are present.
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ class Variable(TypedDict, total=False):
     valueSecretReference: Document
 
 
-class InputDirectory(TypedDict):
+class InputEntry(TypedDict):
     """A directory that a job reads from."""
 
     id: str
     path: str
 
 
-class OutputDirectory(TypedDict, total=False):
+class OutputEntry(TypedDict, total=False):
     """A directory that a job writes to."""
 
     id: str
@@ -145,8 +145,8 @@ class JobProperties(TaskProperties, total=False):
     jobPreparation: Command
     containerSettings: Document
     mountVolumes: MountVolumes
-    inputDirectories: list[InputDirectory]
-    outputDirectories: list[OutputDirectory]
+    inputDirectories: list[InputEntry]
+    outputDirectories: list[OutputEntry]
     constraints: Constraints
     jobOutputDirectoryPathSegment: str
     creationTime: str
@@ -170,15 +170,15 @@ class NodeSetup(TypedDict, total=False):
     mountVolumes: MountVolumes
 
 
-class ManualScale(TypedDict, total=False):
-    """A scale that somebody sets."""
+class ManualScaleSettings(TypedDict, total=False):
+    """A fixed number of nodes."""
 
     targetNodeCount: int
     nodeDeallocationOption: str
 
 
-class AutoScale(TypedDict, total=False):
-    """A scale that follows the queue."""
+class AutoScaleSettings(TypedDict, total=False):
+    """A number of nodes that follows the queue."""
 
     minimumNodeCount: int
     maximumNodeCount: int
@@ -188,8 +188,8 @@ class AutoScale(TypedDict, total=False):
 class ScaleSettings(TypedDict, total=False):
     """One of two ways to scale a cluster."""
 
-    manual: ManualScale
-    autoScale: AutoScale
+    manual: ManualScaleSettings
+    autoScale: AutoScaleSettings
 
 
 class ClusterProperties(TypedDict, total=False):

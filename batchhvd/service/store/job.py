@@ -1,4 +1,4 @@
-"""What the service keeps of a job, as a value; each change makes the next value out of it."""
+"""What the service keeps about a job, as a value; each change returns the next value."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class PastAttempt(TypedDict):
     error: ErrorDocument
 
 
-class JobSecrets(TypedDict):
-    """What a job's record holds beside its document from the start."""
+class PrivateJobFields(TypedDict):
+    """What a new job's record holds besides its document."""
 
     uuid: str
     keys: dict[str, str]
@@ -73,8 +73,8 @@ class StoredJob:
         folder: the folder of the present attempt's task.
         handle: the engine's name for the present run, "" when there is none.
         history: the attempts before.
-        queued: since when it waits, in seconds since 1970; None in records of old.
-        ending: what its cluster wishes of it: ``"requeue"`` or ``"terminate"``, else "".
+        queued: since when it has been waiting, in seconds since 1970; None in old records.
+        ending: what its cluster has asked of it: ``"requeue"`` or ``"terminate"``, else "".
     """
 
     record: Record = field(eq=False, repr=False)
@@ -151,7 +151,7 @@ class StoredJob:
 
     @property
     def properties(self) -> JobProperties:
-        """What was asked for; the state in here is the one that was read."""
+        """The document's ``properties``, as they were read."""
         properties: JobProperties = self.record.document["properties"]
         return properties
 
@@ -172,17 +172,17 @@ class StoredJob:
 
     @property
     def waiting_since(self) -> float:
-        """Since when it waits, in seconds since 1970."""
+        """Since when it has been waiting, in seconds since 1970."""
         return self.queued or read_moment(self.properties["creationTime"]).timestamp()
 
     @property
     def is_deleting(self) -> bool:
-        """Whether it is to go."""
+        """Whether it is being deleted."""
         return self.properties["provisioningState"] == ProvisioningState.DELETING
 
     @property
     def has_ended(self) -> bool:
-        """Whether it will stay as it is."""
+        """Whether its state is final."""
         return self.state in ENDED
 
     @property
@@ -192,7 +192,7 @@ class StoredJob:
 
     @property
     def keys(self) -> Mapping[str, str]:
-        """The keys that it came with, by storage account."""
+        """The keys that its creation gave, by storage account."""
         keys: Mapping[str, str] = self.record.private.get("keys", {})
         return keys
 

@@ -20,10 +20,10 @@ from typing import Any
 
 from attrs import frozen
 
-from batchhvd.service.files.refusal import refuse
-from batchhvd.service.files.request import Target
-from batchhvd.service.files.sidecar import Facts, Sidecar
-from batchhvd.service.files.tree import Spot
+from batchhvd.service.files.disk.sidecar import Facts, Sidecar
+from batchhvd.service.files.disk.tree import Spot
+from batchhvd.service.files.protocol.refusal import refuse
+from batchhvd.service.files.protocol.request import Target
 
 
 @frozen

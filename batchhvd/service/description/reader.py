@@ -163,7 +163,6 @@ def refuse(problems: list[Problem]) -> None:
     first = problems[0]
     raise BadRequestError(
         f"{first.pointer or 'The body'} {first.text}{more}.",
-        status=400,
         code="InvalidField",
         target=first.pointer,
         details=details,

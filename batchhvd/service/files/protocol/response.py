@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from attrs import field, frozen
 
 from batchhvd.errors import ServiceError
-from batchhvd.service.files.xml import error_document
+from batchhvd.service.files.protocol.xml import error_document
 
 XML = "application/xml"
 

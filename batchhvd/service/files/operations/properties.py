@@ -11,9 +11,9 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from email.utils import formatdate, parsedate_to_datetime
 
-from batchhvd.service.files.refusal import refuse
-from batchhvd.service.files.request import Request
-from batchhvd.service.files.sidecar import Facts
+from batchhvd.service.files.disk.sidecar import Facts
+from batchhvd.service.files.protocol.refusal import refuse
+from batchhvd.service.files.protocol.request import Request
 
 # Request header -> the header in which reads show it again.
 _CONTENT = {

@@ -1,4 +1,4 @@
-"""``python -m batchhvd.service.export --engine NAME < job.json``: a job file as a script, without a service."""
+"""``python -m batchhvd.service.job_script --engine NAME < job.json``: a job file as a script, without a service."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _notes(properties: JobProperties, folder: Path) -> Iterator[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Reads a job file from standard input, prints the script, and returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m batchhvd.service.export", description=(__doc__ or "")[3:])
+    parser = argparse.ArgumentParser(prog="python -m batchhvd.service.job_script", description=(__doc__ or "")[3:])
     parser.add_argument("--engine", default="slurm", help="slurm or horovodrun (default: slurm)")
     parser.add_argument("--name", default="job", help="the job's name, which is also that of its folder")
     options = parser.parse_args(arguments)

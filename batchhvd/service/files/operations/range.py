@@ -11,12 +11,13 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 
-from batchhvd.service.files import tree, xml
-from batchhvd.service.files.answer import Answer, document
-from batchhvd.service.files.disk import Disk
-from batchhvd.service.files.properties import check_write, stamp, written
-from batchhvd.service.files.refusal import refuse
-from batchhvd.service.files.request import Request, TakesLong
+from batchhvd.service.files.disk import tree
+from batchhvd.service.files.disk.disk import Disk
+from batchhvd.service.files.operations.properties import check_write, stamp, written
+from batchhvd.service.files.protocol import xml
+from batchhvd.service.files.protocol.refusal import refuse
+from batchhvd.service.files.protocol.request import Request, TakesLong
+from batchhvd.service.files.protocol.response import Answer, document
 
 RANGE_BYTES = 4 << 20  # that one request writes at most, or checks with an MD5
 _VECTORS = 1000  # pieces in one call to the system, which takes 1024

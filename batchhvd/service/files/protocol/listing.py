@@ -7,8 +7,8 @@ import binascii
 import os
 from collections.abc import Iterable, Mapping
 
-from batchhvd.service.files.refusal import refuse
-from batchhvd.service.files.request import Request
+from batchhvd.service.files.protocol.refusal import refuse
+from batchhvd.service.files.protocol.request import Request
 
 PAGE = 5000  # entries on a page at most, as in Azure
 

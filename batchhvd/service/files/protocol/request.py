@@ -10,7 +10,7 @@ from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from attrs import field, frozen
 
-from batchhvd.service.files.refusal import refuse
+from batchhvd.service.files.protocol.refusal import refuse
 
 _FILE_HOST = re.compile(r"([a-z0-9]{3,24})\.file\.")
 _ACCOUNT = re.compile(r"[a-z0-9]{3,24}")

@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 from attrs import frozen
 
-from batchhvd.service.files.refusal import refuse
-from batchhvd.service.files.request import Target
-from batchhvd.service.files.shared_key import same, sign
+from batchhvd.service.files.protocol.refusal import refuse
+from batchhvd.service.files.protocol.request import Target
+from batchhvd.service.files.protocol.shared_key import same, sign
 
 _VERSION = "2022-11-02"
 _TIMES = ("%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%MZ", "%Y-%m-%d", "%Y-%m-%dT%H:%M:%S.%fZ")

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from attrs import evolve, frozen
 
-from batchhvd.service.files import sas as files_sas
-from batchhvd.service.files import shared_key as files_sharedkey
-from batchhvd.service.files.refusal import refuse
-from batchhvd.service.files.request import Request, Target, read_url
+from batchhvd.service.files.protocol import sas as files_sas
+from batchhvd.service.files.protocol import shared_key as files_sharedkey
+from batchhvd.service.files.protocol.refusal import refuse
+from batchhvd.service.files.protocol.request import Request, Target, read_url
+from batchhvd.service.files.protocol.sas import Grant
 from batchhvd.service.files.route import Action, find
-from batchhvd.service.files.sas import Grant
 
 _BRIEF = 1 << 16  # bytes of a body that are written while others wait: handing them to a thread takes longer
 

@@ -9,16 +9,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from email.utils import formatdate
 
-from batchhvd.service.files import tree
-from batchhvd.service.files.answer import Answer
-from batchhvd.service.files.disk import Disk
+from batchhvd.service.files.disk import tree
+from batchhvd.service.files.disk.disk import Disk
+from batchhvd.service.files.disk.sidecar import Facts
+from batchhvd.service.files.disk.tree import Spot
 from batchhvd.service.files.operations.file import enter, existing, noted
-from batchhvd.service.files.properties import check_write, content, described, stamp, written
-from batchhvd.service.files.ranges import RANGE_BYTES, asked, bounds, data, write
-from batchhvd.service.files.refusal import refuse
-from batchhvd.service.files.request import Request, Target
-from batchhvd.service.files.sidecar import Facts
-from batchhvd.service.files.tree import Spot
+from batchhvd.service.files.operations.properties import check_write, content, described, stamp, written
+from batchhvd.service.files.operations.range import RANGE_BYTES, asked, bounds, data, write
+from batchhvd.service.files.protocol.refusal import refuse
+from batchhvd.service.files.protocol.request import Request, Target
+from batchhvd.service.files.protocol.response import Answer
 
 
 def rename(disk: Disk, request: Request) -> Answer:
