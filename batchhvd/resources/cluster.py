@@ -143,7 +143,6 @@ class Cluster(Resource):
         if node not in names:
             raise NotFoundError(
                 f"cluster {self.name!r} has no node {node!r}. Give one of its nodes: {', '.join(names) or 'none'}",
-                status=404,
                 code="NodeNotFound",
                 target=self.id,
             )

@@ -222,8 +222,6 @@ class FileShare(Resource):
         if not names:
             raise NotFoundError(
                 f"share {self.name!r} has no file at {path!r}. List it with share.files({path.rpartition('/')[0]!r})",
-                status=404,
-                code="ResourceNotFound",
                 target=path,
             )
         return [(name, target_here(to, name[len(above) :].lstrip("/"))) for name in names]

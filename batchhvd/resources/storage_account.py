@@ -121,7 +121,5 @@ def find_account(group: ResourceGroup, name: str) -> StorageAccount:
     raise NotFoundError(
         f"this subscription has no storage account {name!r}, which the job mounts. Create it with "
         "group.create_storage_account(), or correct the name",
-        status=404,
-        code="ResourceNotFound",
         target=account.id,
     )
