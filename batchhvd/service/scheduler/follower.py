@@ -59,8 +59,7 @@ class JobFollower:
         return self._fail(job, cluster, status, now)
 
     def _note(self, job: StoredJob, status: Status, now: float) -> StoredJob:
-        """Writes only when something changes: this happens for each running job at each tick."""
-        if transition.noted(job, status, now) == job:
+        if not transition.is_news(job, status):
             return job
         return self.starter.store.revise(job, lambda job: transition.noted(job, status, now)) or job
 

@@ -122,7 +122,7 @@ class JobStarter:
         return self.store.revise(job, lambda job: transition.reserved(job, given, tasks)) or job
 
     def _explain(self, job: StoredJob, reason: str) -> None:
-        if transition.explained(job, reason) != job:
+        if not transition.is_explained(job, reason):
             self.store.revise(job, lambda job: transition.explained(job, reason))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
@@ -121,20 +121,21 @@ class Scheduler:
 
     def _move(self, cluster: StoredCluster, present: Present) -> None:
         mine = present.of(cluster)
-        cluster = self._step(self._setups.follow(cluster, present.now), mine, present.now)
-        for wish in nodes.wishes(cluster, _uses(mine)):
+        uses = _uses(mine)
+        cluster = self._step(self._setups.follow(cluster, present.now), uses, present.now)
+        for wish in nodes.wishes(cluster, uses):
             present.keep(self._wish(mine[wish.id.lower()], wish.action))
         if self._starter.place(cluster, mine, present.now):
             for job in mine.values():
                 present.keep(self._fresh(job))
-            cluster = self._step(cluster, present.of(cluster), present.now)
+            cluster = self._step(cluster, _uses(present.of(cluster)), present.now)
         present.clusters[cluster.key] = cluster
 
-    def _step(self, cluster: StoredCluster, jobs: Mapping[str, StoredJob], now: float) -> StoredCluster:
+    def _step(self, cluster: StoredCluster, uses: Sequence[NodeUse], now: float) -> StoredCluster:
         """Moves a cluster's nodes."""
-        if cluster.is_deleting and not jobs:
+        if cluster.is_deleting and not uses:
             return cluster
-        uses, limit, broken = _uses(jobs), self._engine.nodes(), self._broken()
+        limit, broken = self._engine.nodes(), self._broken()
         return self._store.revise(cluster, lambda cluster: nodes.advance(cluster, uses, now, limit, broken)) or cluster
 
     def _broken(self) -> Mapping[str, str]:

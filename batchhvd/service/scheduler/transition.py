@@ -29,8 +29,16 @@ def waiting(reason: str, history: Sequence[PastAttempt]) -> ErrorDocument:
 
 def explained(job: StoredJob, reason: str) -> StoredJob:
     """Tells why a job waits."""
-    errors = (waiting(f"The job {reason}.", job.history),)
-    return evolve(job, execution=evolve(job.execution or Execution(), errors=errors))
+    return evolve(job, execution=evolve(job.execution or Execution(), errors=(_waits(job, reason),)))
+
+
+def is_explained(job: StoredJob, reason: str) -> bool:
+    """Says whether a job tells already that it waits for this reason."""
+    return job.execution is not None and job.execution.errors == (_waits(job, reason),)
+
+
+def _waits(job: StoredJob, reason: str) -> ErrorDocument:
+    return waiting(f"The job {reason}.", job.history)
 
 
 def reserved(job: StoredJob, nodes: tuple[str, ...], tasks: Path) -> StoredJob:
@@ -44,6 +52,12 @@ def submitted(job: StoredJob, handle: str, status: Status, now: float) -> Stored
     execution = evolve(job.execution or Execution(), errors=())
     job = evolve(job, handle=handle, execution=execution)
     return observed(job, status, now) if job.state == JobState.QUEUED else job
+
+
+def is_news(job: StoredJob, status: Status) -> bool:
+    """Says whether a run that has not ended may change its job: asked for each running job at each tick."""
+    begun = status.started is not None and not (job.execution and job.execution.start)
+    return begun or is_held(status) or job.state == JobState.QUEUED
 
 
 def noted(job: StoredJob, status: Status, now: float) -> StoredJob:
