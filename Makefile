@@ -52,7 +52,7 @@ lint: $(VENV)/.runtime $(VENV)/.test $(VENV)/.horovod
 	@$(PY) -m ruff check . && $(PY) -m ruff format --check . && $(PY) -m mypy && $(PY) -m codespell
 
 unit: $(VENV)/.test
-	@$(PY) -m pytest tests/unit $(ARGS)
+	@$(PY) -m pytest tests/unit --hypothesis-profile=quick $(ARGS)
 
 docs: $(VENV)/.docs
 	$(SAY) 'documentation, warnings are errors'

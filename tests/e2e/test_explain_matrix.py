@@ -23,7 +23,8 @@ import batchhvd
 from batchhvd import Cluster, ClusterSpec, Experiment, FileShare, Horovod, Job, JobSpec, Session, Workspace
 from batchhvd.advice.explain import Cause, Verdict
 from batchhvd.service import drills
-from tests.e2e.faults import processes, until
+from tests.support.faults import processes
+from tests.support.waiting import until
 
 NODES = 3
 FOREVER = "while True: time.sleep(0.05)"

@@ -141,7 +141,7 @@ def test_a_silent_controller_changes_no_count_of_nodes(bin: Path) -> None:
 
 def test_programs_that_are_not_there_are_named_with_their_package(bin: Path) -> None:
     (bin / "squeue").unlink()
-    with pytest.raises(EngineMissingError, match="there is no squeue in .*apt-get install slurm-client"):
+    with pytest.raises(EngineMissingError, match="squeue was not found in .*apt-get install slurm-client"):
         Slurm(bin=str(bin))
 
 

@@ -15,8 +15,8 @@ import batchhvd
 from batchhvd import Horovod, JobSpec
 from batchhvd.engines.slurm import Slurm
 from batchhvd.wire.local_service import find, stop
-from tests.e2e.conftest import Bed
-from tests.e2e.engine_contract import PYTHON, Stage
+from tests.support.slurm import Bed
+from tests.support.stage import PYTHON, Stage
 
 pytestmark = pytest.mark.slurm
 

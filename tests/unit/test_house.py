@@ -16,9 +16,7 @@ FILES = {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") 
 TREES = {name: ast.parse(text) for name, text in FILES.items()}
 
 # Public classes of one name, with the reason; at most two.
-TWICE = {
-    "Collectives": "the same part on each Keras backend: the world takes the module of the one in use",
-}
+TWICE: dict[str, str] = {}
 
 
 def test_no_folder_is_crowded() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.scheduler_world import WORKSPACE, World
+from tests.support.world import WORKSPACE, World
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.scheduler_world import EXPERIMENT, GROUP, WORKSPACE, Memory, World
+from tests.support.world import EXPERIMENT, GROUP, WORKSPACE, Memory, World
 
 MOUNTED = "$AZ_BATCHAI_JOB_MOUNT_ROOT/ablage ü"
 
