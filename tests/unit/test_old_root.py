@@ -17,7 +17,7 @@ from batchhvd.service.status import summary
 from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Store
-from tests.unit.scheduler_world import WORKSPACE, Clock, Memory, World
+from tests.support.world import WORKSPACE, Clock, Memory, World
 
 DUMP = Path(__file__).parents[1] / "data" / "roots" / "before-issue-12.sql"
 LATER = 1_800_000_010.0  # one second after the last tick of that service
