@@ -1,5 +1,6 @@
 """Small values on the way from the wire: times, counts, reasons, names of files."""
 
+import json
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from batchhvd import AutoScale, Cluster, NodeCounts, SpecError
 from batchhvd.resources.session import Session
 from batchhvd.transfer.selection import fixed_folder, matches, target_here
 from batchhvd.wire.connection import Connection
+from batchhvd.wire.facts.states import AllocationState, ProvisioningState
 from batchhvd.wire.models import moment
 from batchhvd.wire.reasons import reasons
 
