@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
-import re
 from collections.abc import Coroutine, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
 
 from attrs import frozen
 from cryptography import x509
@@ -21,15 +19,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-NAMES = (
-    "localhost",
-    "management.azure.com",
-    "management.core.windows.net",
-    "login.microsoftonline.com",
-    "login.windows.net",
-    "*.file.core.windows.net",
-)
-_OURS = re.compile("|".join(re.escape(name).replace(r"\*", "[a-z0-9]{3,24}") for name in NAMES), re.IGNORECASE)
+from batchhvd.service.http.host import is_public
+from batchhvd.wire.facts.hosts import FILE_DOMAIN, LOGIN_HOSTS, MANAGEMENT_HOSTS
+
+NAMES = ("localhost", *MANAGEMENT_HOSTS, *LOGIN_HOSTS, f"*.{FILE_DOMAIN}")
 _LIFETIME = timedelta(days=30)
 _MARGIN = timedelta(days=1)
 
@@ -191,7 +184,7 @@ def ours(head: bytes) -> bool:
     """Says whether a proxy request's head asks for one of the names that this service stands in for."""
     method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
     host, _, port = rest.partition(" ")[0].rpartition(":")
-    return method == "CONNECT" and port == "443" and _OURS.fullmatch(host) is not None
+    return method == "CONNECT" and port == "443" and is_public(host)
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -200,7 +193,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         await writer.drain()
 
 
-async def _first_of(copies: Sequence[Coroutine[Any, Any, None]]) -> None:
+async def _first_of(copies: Sequence[Coroutine[object, None, None]]) -> None:
     tasks = [asyncio.ensure_future(copy) for copy in copies]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -16,6 +16,7 @@ from batchhvd.service.store import trash
 from batchhvd.service.store.accounts import find
 from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Record
+from batchhvd.wire.facts.hosts import ACCOUNT_NAME, FILE_DOMAIN
 
 _TAGS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
 _SKU: Schema = {"required": ["name"], "properties": {"name": {"type": "string"}}}
@@ -35,8 +36,8 @@ _KEY: Schema = {
     "properties": {"keyName": {"type": "string", "enum": ["key1", "key2", "kerb1", "kerb2"]}},
 }
 # Source: Azure's rule for account names; the reserved ones are first segments of other paths.
-_NAME = re.compile(r"[a-z0-9]{3,24}")
-RESERVED = frozenset({"subscriptions", "providers", "metadata", "tenants", "adfs", "common", "organizations"})
+_NAME = re.compile(ACCOUNT_NAME)
+_RESERVED = frozenset({"subscriptions", "providers", "metadata", "tenants", "adfs", "common", "organizations"})
 
 
 def put_account(here: Here, ask: Ask) -> Answer:
@@ -90,14 +91,14 @@ def shown(record: Record, ask: Ask) -> dict[str, Any]:
     """Returns an account's document with its file endpoint as this client can reach it."""
     name = record.document["name"]
     local = f"{ask.base}/{name}/"
-    url = f"https://{name}.file.core.windows.net/" if "://management." in ask.base else local
+    url = f"https://{name}.{FILE_DOMAIN}/" if "://management." in ask.base else local
     properties = {**record.document["properties"], "primaryEndpoints": {"file": url}}
     return {**record.document, "properties": properties}
 
 
 def valid(name: str) -> bool:
     """Says whether an account may have this name."""
-    return _NAME.fullmatch(name) is not None and name not in RESERVED
+    return _NAME.fullmatch(name) is not None and name not in _RESERVED
 
 
 def _naming(name: str) -> str:

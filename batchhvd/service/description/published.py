@@ -12,7 +12,6 @@ from attrs import frozen
 
 from batchhvd.errors import BadRequestError
 from batchhvd.service.description.reader import Reader, Schema, refuse
-from batchhvd.service.http.routes import Match, Routes
 
 VERSION = "2018-05-01"
 
@@ -49,24 +48,12 @@ class Description:
         self.operations: tuple[Operation, ...] = tuple(self._read())
         # Names are checked with every request, so their patterns are made once.
         self._shapes = {operation.id: tuple(_shapes(operation)) for operation in self.operations}
-        self._routes: Routes[Operation] = Routes()
-        for operation in self.operations:
-            self._routes.add(operation.method, operation.template, operation)
 
     @classmethod
     def published(cls) -> Description:
         """Returns the description that comes with the package."""
         text = files("batchhvd.service.description").joinpath(f"batchai-{VERSION}.json").read_text(encoding="utf-8")
         return cls(json.loads(text))
-
-    def match(self, method: str, path: str) -> Match[Operation]:
-        """Returns the operation that a path asks for; see ``Routes.match`` for what it raises."""
-        return self._routes.match(method, path)
-
-    def definition(self, name: str) -> Schema:
-        """Returns a definition by its name."""
-        schema: Schema = self._document["definitions"][name]
-        return schema
 
     def resolve(self, schema: Schema) -> Schema:
         """Follows a ``$ref`` (one step leads to the definition) and keeps what is said beside it."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping
-from typing import Any
 from urllib.parse import parse_qs
 
 from attrs import field, frozen
 
+from batchhvd.errors import AccessDeniedError
 from batchhvd.service.http.exchange import Answer
 from batchhvd.wire.facts.identity import TENANT
 
@@ -41,6 +41,17 @@ class Tokens:
         if not (text.isascii() and text.isdigit() and len(text) < 15):
             return False
         return hmac.compare_digest(signature.encode(), self._sign(int(text)).encode()) and int(text) > self.now()
+
+    def check(self, authorization: str) -> None:
+        """Checks an Authorization header.
+
+        Raises:
+            AccessDeniedError: 401, it carries no token that opens the service.
+        """
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not self.accepts(token.strip()):
+            text = "This request has no valid token: send the content of the service's file 'token' as bearer token."
+            raise AccessDeniedError(text, status=401, code="AuthenticationFailed")
 
     def _sign(self, ends: int) -> str:
         return hmac.new(self.secret.encode(), f"bearer until {ends}".encode(), hashlib.sha256).hexdigest()
@@ -82,7 +93,7 @@ def discovery(base: str) -> Answer:
     return Answer(200, body)
 
 
-def _granted(tokens: Tokens, form: Mapping[str, str], version: int) -> dict[str, Any]:
+def _granted(tokens: Tokens, form: Mapping[str, str], version: int) -> dict[str, object]:
     token, ends = tokens.issue()
     if version == 2:
         return {"token_type": "Bearer", "expires_in": LIFETIME, "ext_expires_in": LIFETIME, "access_token": token}

@@ -22,7 +22,7 @@ from attrs import frozen
 
 from batchhvd.service.files.disk.sidecar import Facts, Sidecar
 from batchhvd.service.files.disk.tree import Spot
-from batchhvd.service.files.protocol.refusal import refuse
+from batchhvd.service.files.protocol.refusal import refusal
 from batchhvd.service.files.protocol.request import Target
 
 
@@ -98,7 +98,7 @@ class Disk:
         try:
             os.rename(self.share(target), doomed)
         except FileNotFoundError:
-            raise refuse("ShareNotFound") from None
+            raise refusal("ShareNotFound") from None
         self.sidecar.forget_share(_key(target))
         shutil.rmtree(doomed, ignore_errors=True)  # what resists now is tried again at the next start
 
@@ -113,7 +113,7 @@ class Disk:
         share = self.share(target)
         limit = self.facts(target, "", share.stat()).get("limit")
         if limit is not None and _length(share) + more > limit:
-            raise refuse("ShareSizeLimitReached")
+            raise refusal("ShareSizeLimitReached")
 
     def close(self) -> None:
         """Closes the notes."""

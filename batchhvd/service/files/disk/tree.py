@@ -19,7 +19,7 @@ from types import TracebackType
 from attrs import frozen
 
 from batchhvd.errors import ServiceError
-from batchhvd.service.files.protocol.refusal import refuse
+from batchhvd.service.files.protocol.refusal import refusal
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: opening a named pipe that a job made must not wait for its other end.
@@ -67,7 +67,7 @@ def spot(share: Path, names: Sequence[str], *, follow: bool = False) -> Iterator
         try:
             name = walk.approach(names, follow)
         except (FileNotFoundError, NotADirectoryError):
-            raise refuse("ParentNotFound") from None
+            raise refusal("ParentNotFound") from None
         yield Spot(walk.fd, name, (*walk.names, name) if name != "." else tuple(walk.names))
 
 
@@ -96,7 +96,7 @@ def open_file(place: Spot, flags: int = os.O_RDONLY) -> int:
     if stat.S_ISREG(os.fstat(fd).st_mode):
         return fd
     os.close(fd)
-    raise refuse("ResourceNotFound", "What has this name is not a file.")
+    raise refusal("ResourceNotFound", "What has this name is not a file.")
 
 
 def look(share: Path, parent: Spot, entry: os.DirEntry[str]) -> os.stat_result | None:
@@ -174,11 +174,11 @@ class _Walk:
         """Returns the names to walk on with in place of a link, from where the walk then stands."""
         self._links += 1
         if self._links > _MOST_LINKS:
-            raise refuse("ResourceNotFound", "Its links go in a circle.")
+            raise refusal("ResourceNotFound", "Its links go in a circle.")
         try:
             target = os.readlink(name, dir_fd=self.fd)
         except OSError:
-            raise refuse("ResourceNotFound", "A link went away while it was followed.") from None
+            raise refusal("ResourceNotFound", "A link went away while it was followed.") from None
         if target.startswith("/"):
             target = self._inside(target)
             self._restart([])
@@ -193,7 +193,7 @@ class _Walk:
 
     def _up(self) -> None:
         if not self.names:
-            raise refuse("ResourceNotFound", "A link leads out of the share.")
+            raise refusal("ResourceNotFound", "A link leads out of the share.")
         self._restart(self.names[:-1])
 
     def _restart(self, names: list[str]) -> None:
@@ -202,10 +202,10 @@ class _Walk:
         self.names, self.fd = [], root
         for name in names:
             if not self._step(name):
-                raise refuse("ResourceNotFound", "A directory became a link.")
+                raise refusal("ResourceNotFound", "A directory became a link.")
 
     def _root(self) -> int:
         try:
             return os.open(self._share, _DIRECTORY)
         except (FileNotFoundError, NotADirectoryError):
-            raise refuse("ShareNotFound") from None
+            raise refusal("ShareNotFound") from None

@@ -63,7 +63,7 @@ _OF_THE_SYSTEM = {
 }
 
 
-def refuse(code: str, why: str = "") -> ServiceError:
+def refusal(code: str, why: str = "") -> ServiceError:
     """Returns the error that answers a request with this code; ``why`` adds a sentence to the code's own."""
     status, message = _REFUSALS[code]
     return ServiceError(f"{message} {why}".rstrip(), status=status, code=code)
@@ -72,4 +72,4 @@ def refuse(code: str, why: str = "") -> ServiceError:
 def translate(error: OSError) -> ServiceError | None:
     """Returns what the operating system's refusal means to a client, or None where it is a fault of the service."""
     code = _OF_THE_SYSTEM.get(error.errno or 0)
-    return refuse(code) if code else None
+    return refusal(code) if code else None

@@ -28,7 +28,7 @@ class Stretch:
 
 
 @frozen
-class Answer:
+class Response:
     """A status, headers, and a body in memory or on disk.
 
     Attributes:
@@ -42,12 +42,12 @@ class Answer:
     body: bytes | Stretch = field(default=b"", repr=False)
 
 
-def document(text: str, headers: Mapping[str, str] | None = None) -> Answer:
+def xml_response(text: str, headers: Mapping[str, str] | None = None) -> Response:
     """Returns an XML document as an answer. Clients read it only where its content type says XML."""
-    return Answer(200, {"content-type": XML, **(headers or {})}, text.encode("utf-8"))
+    return Response(200, {"content-type": XML, **(headers or {})}, text.encode("utf-8"))
 
 
-def refusal(error: ServiceError, headers: Mapping[str, str] | None = None) -> Answer:
+def error_response(error: ServiceError, headers: Mapping[str, str] | None = None) -> Response:
     """Returns an error as clients read it: its code in a header, code and message in the body."""
     named = {"content-type": XML, "x-ms-error-code": error.code, **(headers or {})}
-    return Answer(error.status or 500, named, error_document(error.code, str(error)).encode("utf-8"))
+    return Response(error.status or 500, named, error_document(error.code, str(error)).encode("utf-8"))

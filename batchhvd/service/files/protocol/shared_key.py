@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 
-from batchhvd.service.files.protocol.refusal import refuse
+from batchhvd.service.files.protocol.refusal import refusal
 from batchhvd.service.files.protocol.request import Request
 
 SKEW = 15 * 60  # seconds that a request's clock may differ from ours
@@ -38,13 +38,13 @@ def check(request: Request, keys: Sequence[str], now: float) -> None:
     scheme, _, value = request.header("authorization").partition(" ")
     account, _, signature = value.partition(":")
     if scheme != "SharedKey" or account != request.target.account:
-        raise refuse("AuthenticationFailed")
+        raise refusal("AuthenticationFailed")
     _check_date(request.header("x-ms-date") or request.header("date"), now)
     for key in keys:
         for text in texts(request):
             if same(sign(key, text), signature):
                 return
-    raise refuse("AuthenticationFailed", "The signature is not that of one of the account's keys.")
+    raise refusal("AuthenticationFailed", "The signature is not that of one of the account's keys.")
 
 
 def texts(request: Request) -> Iterator[str]:
@@ -105,6 +105,6 @@ def _check_date(text: str, now: float) -> None:
     try:
         sent = parsedate_to_datetime(text).timestamp()
     except (TypeError, ValueError, OverflowError):
-        raise refuse("AuthenticationFailed", "Send x-ms-date, the time as RFC 1123 writes it.") from None
+        raise refusal("AuthenticationFailed", "Send x-ms-date, the time as RFC 1123 writes it.") from None
     if abs(sent - now) > SKEW:
-        raise refuse("AuthenticationFailed", "The request's date differs by more than 15 minutes from the service's.")
+        raise refusal("AuthenticationFailed", "The request's date differs by more than 15 minutes from the service's.")

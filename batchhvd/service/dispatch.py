@@ -1,0 +1,135 @@
+"""Which operation a request means, and the request to it, checked by the published description."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from attrs import evolve
+
+from batchhvd.errors import BadRequestError, NotFoundError
+from batchhvd.service.arm import groups, storage_accounts
+from batchhvd.service.batchai import (
+    clusters,
+    experiments,
+    file_servers,
+    jobs,
+    kinds,
+    output_files,
+    provider,
+    workspaces,
+)
+from batchhvd.service.description.published import VERSION, Description, Operation
+from batchhvd.service.http import paging
+from batchhvd.service.http.exchange import Answer, Ask, Handler, Here, read_json
+from batchhvd.service.http.incoming import DRY_RUN, Incoming
+from batchhvd.service.http.routes import Match, Routes
+from batchhvd.wire.facts.identity import SUBSCRIPTION
+
+
+def handlers(description: Description) -> dict[str, Handler]:
+    """Returns what acts for each operation of the description."""
+    return {
+        "Operations_List": partial(provider.list_operations, description),
+        "Usages_List": provider.list_usages,
+        "Workspaces_List": workspaces.list_all,
+        "Workspaces_ListByResourceGroup": partial(kinds.list_children, "workspaces"),
+        "Workspaces_Create": workspaces.create,
+        "Workspaces_Update": workspaces.update,
+        "Workspaces_Delete": partial(kinds.delete, "workspaces"),
+        "Workspaces_Get": partial(kinds.get, "workspaces"),
+        "Experiments_ListByWorkspace": partial(kinds.list_children, "experiments"),
+        "Experiments_Create": experiments.create,
+        "Experiments_Delete": partial(kinds.delete, "experiments"),
+        "Experiments_Get": partial(kinds.get, "experiments"),
+        "Jobs_ListByExperiment": partial(kinds.list_children, "jobs"),
+        "Jobs_Create": jobs.create,
+        "Jobs_Delete": partial(kinds.delete, "jobs"),
+        "Jobs_Get": partial(kinds.get, "jobs"),
+        "Jobs_ListOutputFiles": output_files.list_files,
+        "Jobs_ListRemoteLoginInformation": jobs.list_logins,
+        "Jobs_Terminate": jobs.terminate,
+        "FileServers_Create": file_servers.create,
+        "FileServers_Delete": file_servers.delete,
+        "FileServers_Get": partial(kinds.get, "fileServers"),
+        "FileServers_ListByWorkspace": partial(kinds.list_children, "fileServers"),
+        "Clusters_Create": clusters.create,
+        "Clusters_Update": clusters.update,
+        "Clusters_Delete": partial(kinds.delete, "clusters"),
+        "Clusters_Get": partial(kinds.get, "clusters"),
+        "Clusters_ListByWorkspace": partial(kinds.list_children, "clusters"),
+        "Clusters_ListRemoteLoginInformation": clusters.list_logins,
+    }
+
+
+def routes(description: Description) -> Routes[Operation | Handler]:
+    """Returns the table of all paths: those of the description, and Resource Manager's."""
+    table: Routes[Operation | Handler] = Routes()
+    for operation in description.operations:
+        table.add(operation.method, operation.template, operation)
+    for route in (*groups.ROUTES, *storage_accounts.ROUTES):
+        table.add(*route)
+    return table
+
+
+class Dispatcher:
+    """Finds what acts for a request, and checks the request by what the description says of it."""
+
+    def __init__(self, here: Here, description: Description) -> None:
+        self._here, self._description = here, description
+        self._handlers = handlers(description)
+        self._routes = routes(description)
+
+    def prepare(self, request: Incoming, query: dict[str, str], body: bytes, *, dry_run: bool) -> Callable[[], Answer]:
+        """Returns the checked request as something to call.
+
+        Raises:
+            NotFoundError: nothing is at this path, or in this subscription.
+            BadRequestError: the request is wrong.
+        """
+        match = self._match(request.method, request.path, query)
+        if dry_run and not (isinstance(match.target, Operation) and match.target.id == "Jobs_Create"):
+            raise BadRequestError(f"{DRY_RUN} is possible only for creating a job.", code="DryRunNotSupported")
+        _check_subscription(match.names)
+        if "api-version" not in query:
+            raise BadRequestError("The query has no api-version.", code="MissingApiVersionParameter")
+        ask = Ask(request.method, request.path, match.names, query, read_json(body), request.base, dry_run=dry_run)
+        if isinstance(match.target, Operation):
+            return partial(self._handlers[match.target.id], self._here, self._checked(match.target, ask))
+        return partial(match.target, self._here, ask)
+
+    def _checked(self, operation: Operation, ask: Ask) -> Ask:
+        """Returns a request to Batch AI as the description has it."""
+        _check_version(ask.query["api-version"])
+        self._description.check_names(operation, ask.names)
+        query = self._description.read_query(operation, ask.query)
+        value, unknown = self._description.read_body(operation, ask.body)
+        warnings = tuple(f"{at} is no field of API version {VERSION} and has no effect." for at in unknown)
+        return evolve(ask, query=query, body=value, warnings=warnings)
+
+    def _match(self, method: str, path: str, query: Mapping[str, str]) -> Match[Operation | Handler]:
+        if method == "GET" and paging.TOKEN in query:
+            # Clients follow nextLink with GET, also where the first page was asked for with POST.
+            for tried in ("GET", "POST"):
+                try:
+                    return self._routes.match(tried, path)
+                except BadRequestError:
+                    continue
+        return self._routes.match(method, path)
+
+
+def _check_subscription(names: Mapping[str, str]) -> None:
+    subscription = names.get("subscriptionId") or names.get("subscription")
+    if subscription is not None and subscription.lower() != SUBSCRIPTION:
+        raise NotFoundError(
+            f"The subscription '{subscription}' could not be found; the only one here is {SUBSCRIPTION}.",
+            code="SubscriptionNotFound",
+        )
+
+
+def _check_version(version: str) -> None:
+    if version != VERSION:
+        raise BadRequestError(
+            f"The api-version '{version}' is not supported for Microsoft.BatchAI; {VERSION} is.",
+            code="InvalidApiVersionParameter",
+        )
