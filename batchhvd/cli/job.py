@@ -11,7 +11,7 @@ import click
 
 from batchhvd.cli.context import Command, Settings, pass_settings, scope
 from batchhvd.cli.printing import display, formatted, printed, shown
-from batchhvd.cli.resources import common
+from batchhvd.cli.verb import common
 
 if TYPE_CHECKING:
     from batchhvd.resources.job import Job

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import click
 
 from batchhvd._version import __version__
-from batchhvd.cli import cluster, job, resources, service, share, tools
+from batchhvd.cli import cluster, job, job_file, service, share, verb
 from batchhvd.cli.context import Settings
 from batchhvd.errors import BatchHvdError, NotFoundError, SpecError, UnavailableError, WaitTimeoutError
 
@@ -53,18 +53,18 @@ def main_group(
 for command in (
     service.serve,
     service.status,
-    tools.tutorial,
-    tools.doctor,
-    tools.plan,
-    tools.export,
-    resources.group,
-    resources.workspace,
-    resources.experiment,
+    job_file.tutorial,
+    job_file.doctor,
+    job_file.plan,
+    job_file.export,
+    verb.group,
+    verb.workspace,
+    verb.experiment,
     cluster.cluster,
-    resources.storage,
+    verb.storage,
     share.share,
     job.job,
-    tools.completion,
+    job_file.completion,
 ):
     main_group.add_command(command)
 

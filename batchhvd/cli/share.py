@@ -10,7 +10,7 @@ import click
 
 from batchhvd.cli.context import Settings, pass_settings, scope
 from batchhvd.cli.printing import shown
-from batchhvd.cli.resources import common
+from batchhvd.cli.verb import common
 
 if TYPE_CHECKING:
     from batchhvd.resources.storage import Entry, FileShare

@@ -33,7 +33,7 @@ def tutorial(settings: Settings, root: Path | None, script: Path | None, model: 
 
     It starts the local service, creates all resources, trains, downloads the model, and deletes everything again.
     """
-    from batchhvd.cli import tutorial as flow
+    from batchhvd.cli import walkthrough as flow
 
     chosen = {"script": script, "model": model if model is not None else "" if script else None}
     given = {name: value for name, value in {**options, **chosen}.items() if value is not None}
@@ -106,7 +106,7 @@ def doctor(settings: Settings, output: str | None, expression: Any) -> None:
 
     Ends with exit code 1 where something is missing that the tutorial needs.
     """
-    from batchhvd.cli import doctor as examination
+    from batchhvd.cli import checkup as examination
 
     console = settings.console(stderr=True)
     with console.status("examining …") if settings.progress and console.is_terminal else nullcontext():
