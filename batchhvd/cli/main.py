@@ -13,7 +13,20 @@ from collections.abc import Sequence
 import click
 
 from batchhvd._version import __version__
-from batchhvd.cli import cluster, job, job_file, service, share, verb
+from batchhvd.cli import (
+    cluster,
+    completion,
+    doctor,
+    experiment,
+    group,
+    job,
+    job_file,
+    service,
+    share,
+    storage,
+    tutorial,
+    workspace,
+)
 from batchhvd.cli.context import Settings
 from batchhvd.errors import BatchHvdError, NotFoundError, SpecError, UnavailableError, WaitTimeoutError
 
@@ -53,18 +66,18 @@ def main_group(
 for command in (
     service.serve,
     service.status,
-    job_file.tutorial,
-    job_file.doctor,
+    tutorial.tutorial,
+    doctor.doctor,
     job_file.plan,
     job_file.export,
-    verb.group,
-    verb.workspace,
-    verb.experiment,
+    group.group,
+    workspace.workspace,
+    experiment.experiment,
     cluster.cluster,
-    verb.storage,
+    storage.storage,
     share.share,
     job.job,
-    job_file.completion,
+    completion.completion,
 ):
     main_group.add_command(command)
 

@@ -1,4 +1,4 @@
-"""``group``, ``workspace``, ``experiment``, ``storage``: create, show, list, delete."""
+"""What the verbs of several nouns share: ``show``, ``list`` and ``delete``, and the option ``--tag``."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from batchhvd.cli.printing import shown
 
 if TYPE_CHECKING:
     from batchhvd.resources.base import Listing, Resource
-    from batchhvd.resources.storage import StorageAccount
-    from batchhvd.resources.workspace import Experiment, ResourceGroup, Workspace
 
 Handle = Callable[..., "Resource"]
 _PREVIEW = 12  # resources that are named before a deletion; the rest is counted
@@ -83,98 +81,4 @@ def _tags(_context: click.Context, _parameter: click.Parameter, values: tuple[st
 
 tags_option = click.option(
     "--tag", "tags", multiple=True, metavar="NAME=VALUE", callback=_tags, help="a tag (repeatable)"
-)
-
-
-@click.group()
-def group() -> None:
-    """Resource groups: what is deleted together."""
-
-
-@group.command("create")
-@click.argument("name")
-@click.option("-l", "--location", default="eastus", show_default=True, help="its region")
-@tags_option
-@shown
-@pass_settings
-def create_group(settings: Settings, name: str, location: str, tags: dict[str, str]) -> ResourceGroup:
-    """Creates a group, or shows the one that is there."""
-    return settings.session().create_group(name, location=location, tags=tags)
-
-
-common(group, (), lambda settings, name: settings.group(name), lambda settings: settings.session().groups())
-
-
-@click.group()
-def workspace() -> None:
-    """Workspaces: clusters and experiments in one place."""
-
-
-@workspace.command("create")
-@click.argument("name")
-@scope("group")
-@click.option("-l", "--location", help="its region (default: the group's)")
-@tags_option
-@shown
-@pass_settings
-def create_workspace(
-    settings: Settings, name: str, group: str, location: str | None, tags: dict[str, str]
-) -> Workspace:
-    """Creates a workspace, or shows the one that is there."""
-    return settings.group(group).create_workspace(name, location=location, tags=tags)
-
-
-common(
-    workspace,
-    ("group",),
-    lambda settings, group, name: settings.workspace(group, name),
-    lambda settings, group: settings.group(group).workspaces(),
-)
-
-
-@click.group()
-def experiment() -> None:
-    """Experiments: jobs that are looked at together."""
-
-
-@experiment.command("create")
-@click.argument("name")
-@scope("group", "workspace")
-@shown
-@pass_settings
-def create_experiment(settings: Settings, name: str, group: str, workspace: str) -> Experiment:
-    """Creates an experiment, or shows the one that is there."""
-    return settings.workspace(group, workspace).create_experiment(name)
-
-
-common(
-    experiment,
-    ("group", "workspace"),
-    lambda settings, group, workspace, name: settings.experiment(group, workspace, name),
-    lambda settings, group, workspace: settings.workspace(group, workspace).experiments(),
-)
-
-
-@click.group()
-def storage() -> None:
-    """Storage accounts: file shares and their keys."""
-
-
-@storage.command("create")
-@click.argument("name")
-@scope("group")
-@click.option("-l", "--location", help="its region (default: the group's)")
-@click.option("--sku", default="Standard_LRS", show_default=True, help="its redundancy")
-@shown
-@pass_settings
-def create_storage(settings: Settings, name: str, group: str, location: str | None, sku: str) -> StorageAccount:
-    """Creates a storage account, or shows the one that is there."""
-    return settings.group(group).create_storage(name, location=location, sku=sku)
-
-
-common(
-    storage,
-    ("group",),
-    lambda settings, group, name: settings.storage(group, name),
-    lambda settings, group: settings.group(group).storages(),
 )

@@ -1,0 +1,32 @@
+"""``doctor``: what is missing on this machine."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import click
+
+from batchhvd.cli.context import Settings, pass_settings
+from batchhvd.cli.printing import display, formatted
+
+
+@click.command()
+@formatted
+@pass_settings
+def doctor(settings: Settings, output: str | None, expression: Any) -> None:
+    """Says what is missing here, and how to mend it.
+
+    Ends with exit code 1 where something is missing that the tutorial needs.
+    """
+    from batchhvd.cli import checkup as examination
+
+    console = settings.console(stderr=True)
+    with console.status("examining …") if settings.progress and console.is_terminal else nullcontext():
+        findings = examination.examine()
+    if output or expression is not None:
+        display(findings, output, expression)
+    else:
+        click.echo("\n".join(map(str, findings)))
+    if not examination.healthy(findings):
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,42 @@
+"""``tutorial``: the Horovod tutorial from its first step to its last."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+import click
+
+from batchhvd.cli.context import Settings, pass_settings
+
+
+@click.command()
+@click.option("--engine", default="processes", show_default=True, help="what runs the job")
+@click.option("--nodes", type=click.IntRange(1), default=4, show_default=True, help="how many nodes, one rank each")
+@click.option("--dataset", default="digits", show_default=True, help="digits, cifar10 or an .npz file")
+@click.option("--data", type=click.Path(file_okay=False, path_type=Path), help="the folder with cifar-10-batches-py")
+@click.option("--epochs", type=click.IntRange(1), help="passes over the data (default: the trainer's own)")
+@click.option("--root", type=click.Path(file_okay=False, path_type=Path), help="where all goes (default: run/tutorial)")
+@click.option("--script", type=click.Path(dir_okay=False, path_type=Path), help="another training script")
+@click.option("--model", help="the file that the script leaves in saved_models, or '' for none")
+@pass_settings
+def tutorial(settings: Settings, root: Path | None, script: Path | None, model: str | None, **options: Any) -> None:
+    """Runs the Horovod tutorial from its first step to its last.
+
+    It starts the local service, creates all resources, trains, downloads the model, and deletes everything again.
+    """
+    from batchhvd.cli import walkthrough as flow
+
+    chosen = {"script": script, "model": model if model is not None else "" if script else None}
+    given = {name: value for name, value in {**options, **chosen}.items() if value is not None}
+    signal.signal(signal.SIGTERM, _interrupt)
+    place = root or Path(settings.root or "run/tutorial")
+    code = flow.run(flow.Options(root=place, **given), settings.console(), live=settings.progress)
+    raise click.exceptions.Exit(code)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    """Ends on SIGTERM as on Ctrl-C: with everything cleaned up."""
+    raise KeyboardInterrupt
