@@ -26,7 +26,7 @@ _SLURM = ("sbatch", "squeue", "srun", "scancel")
 
 
 @frozen
-class Finding:
+class CheckResult:
     """One thing that was looked at.
 
     Attributes:
@@ -47,40 +47,40 @@ class Finding:
         return f"{mark} {self.what:<14} {self.found}" + (f"\n{'':17}mend it with: {self.mend}" if self.mend else "")
 
 
-def examine() -> list[Finding]:
+def examine() -> list[CheckResult]:
     """Looks at everything; starts Horovod on two ranks, which takes some seconds."""
     return [_machine(), *_packages(), _backend(), _horovod(), _slurm(), _mpi()]
 
 
-def healthy(findings: Sequence[Finding]) -> bool:
+def healthy(findings: Sequence[CheckResult]) -> bool:
     """Whether nothing is missing that the tutorial needs."""
     return all(finding.state != "missing" for finding in findings)
 
 
-def _machine() -> Finding:
+def _machine() -> CheckResult:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     python = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}, {cores} cores"
-    return Finding("batchhvd", "ok", f"{__version__}, {python}")
+    return CheckResult("batchhvd", "ok", f"{__version__}, {python}")
 
 
-def _packages() -> Iterator[Finding]:
+def _packages() -> Iterator[CheckResult]:
     for what, (names, extra) in _PACKAGES.items():
         versions = {name: _version(name) for name in names}
         missing = [name for name, version in versions.items() if not version]
         if missing:
-            yield Finding(what, "missing", f"without {', '.join(missing)}", _pip(f"batchhvd{extra}"))
+            yield CheckResult(what, "missing", f"without {', '.join(missing)}", _pip(f"batchhvd{extra}"))
         else:
-            yield Finding(what, "ok", ", ".join(f"{name} {version}" for name, version in versions.items()))
+            yield CheckResult(what, "ok", ", ".join(f"{name} {version}" for name, version in versions.items()))
 
 
-def _backend() -> Finding:
+def _backend() -> CheckResult:
     found = [f"{name} {_version(name)}" for name in _BACKENDS if importlib.util.find_spec(name)]
     if found:
-        return Finding("Keras backend", "ok", ", ".join(found))
-    return Finding("Keras backend", "missing", "neither TensorFlow nor PyTorch", _pip("batchhvd[trainer]"))
+        return CheckResult("Keras backend", "ok", ", ".join(found))
+    return CheckResult("Keras backend", "missing", "neither TensorFlow nor PyTorch", _pip("batchhvd[trainer]"))
 
 
-def _horovod() -> Finding:
+def _horovod() -> CheckResult:
     """Asks the trainer's installer, as a process: it brings whole frameworks along."""
     command = [sys.executable, "-m", "batchhvd.trainer.install"]
     try:
@@ -88,25 +88,25 @@ def _horovod() -> Finding:
             [*command, "--check"], capture_output=True, text=True, timeout=_CHECK_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        return Finding("Horovod", "missing", f"did not answer within {_CHECK_SECONDS:.0f} s", " ".join(command))
+        return CheckResult("Horovod", "missing", f"did not answer within {_CHECK_SECONDS:.0f} s", " ".join(command))
     lines = [line.partition("] ")[2] or line for line in (done.stdout + done.stderr).strip().splitlines()]
     if done.returncode == 0:
-        return Finding("Horovod", "ok", "; ".join(line for line in lines if not line.startswith("frameworks")))
-    return Finding("Horovod", "missing", lines[-1] if lines else "no answer", " ".join(command))
+        return CheckResult("Horovod", "ok", "; ".join(line for line in lines if not line.startswith("frameworks")))
+    return CheckResult("Horovod", "missing", lines[-1] if lines else "no answer", " ".join(command))
 
 
-def _slurm() -> Finding:
+def _slurm() -> CheckResult:
     missing = [name for name in _SLURM if not shutil.which(name)]
     if missing:
-        return Finding("Slurm", "optional", f"without {', '.join(missing)}", "sudo apt-get install slurm-client")
-    return Finding("Slurm", "ok", str(shutil.which("sbatch")))
+        return CheckResult("Slurm", "optional", f"without {', '.join(missing)}", "sudo apt-get install slurm-client")
+    return CheckResult("Slurm", "ok", str(shutil.which("sbatch")))
 
 
-def _mpi() -> Finding:
+def _mpi() -> CheckResult:
     launcher = shutil.which("mpirun")
     if launcher:
-        return Finding("MPI launcher", "ok", launcher)
-    return Finding(
+        return CheckResult("MPI launcher", "ok", launcher)
+    return CheckResult(
         "MPI launcher", "optional", "without mpirun: no customMpiSettings", "sudo apt-get install openmpi-bin"
     )
 

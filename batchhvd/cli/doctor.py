@@ -7,22 +7,22 @@ from typing import Any
 
 import click
 
-from batchhvd.cli.context import Settings, pass_settings
+from batchhvd.cli.context import CliContext, with_context
 from batchhvd.cli.printing import display, formatted
 
 
 @click.command()
 @formatted
-@pass_settings
-def doctor(settings: Settings, output: str | None, expression: Any) -> None:
+@with_context
+def doctor(context: CliContext, output: str | None, expression: Any) -> None:
     """Says what is missing here, and how to mend it.
 
     Ends with exit code 1 where something is missing that the tutorial needs.
     """
     from batchhvd.cli import checkup as examination
 
-    console = settings.console(stderr=True)
-    with console.status("examining …") if settings.progress and console.is_terminal else nullcontext():
+    console = context.console(stderr=True)
+    with console.status("examining …") if context.progress and console.is_terminal else nullcontext():
         findings = examination.examine()
     if output or expression is not None:
         display(findings, output, expression)

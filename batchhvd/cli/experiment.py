@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchhvd.cli.context import Settings, pass_settings, scope
+from batchhvd.cli.context import CliContext, scope, with_context
 from batchhvd.cli.printing import shown
 from batchhvd.cli.verb import common
 
@@ -23,15 +23,15 @@ def experiment() -> None:
 @click.argument("name")
 @scope("group", "workspace")
 @shown
-@pass_settings
-def create(settings: Settings, name: str, group: str, workspace: str) -> Experiment:
+@with_context
+def create(context: CliContext, name: str, group: str, workspace: str) -> Experiment:
     """Creates an experiment, or shows the one that is there."""
-    return settings.workspace(group, workspace).create_experiment(name)
+    return context.workspace(group, workspace).create_experiment(name)
 
 
 common(
     experiment,
     ("group", "workspace"),
-    lambda settings, group, workspace, name: settings.experiment(group, workspace, name),
-    lambda settings, group, workspace: settings.workspace(group, workspace).experiments(),
+    lambda context, group, workspace, name: context.experiment(group, workspace, name),
+    lambda context, group, workspace: context.workspace(group, workspace).experiments(),
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchhvd.cli.context import Settings, pass_settings
+from batchhvd.cli.context import CliContext, with_context
 from batchhvd.cli.printing import shown
 from batchhvd.cli.verb import common, tags_option
 
@@ -24,10 +24,10 @@ def group() -> None:
 @click.option("-l", "--location", default="eastus", show_default=True, help="its region")
 @tags_option
 @shown
-@pass_settings
-def create(settings: Settings, name: str, location: str, tags: dict[str, str]) -> ResourceGroup:
+@with_context
+def create(context: CliContext, name: str, location: str, tags: dict[str, str]) -> ResourceGroup:
     """Creates a group, or shows the one that is there."""
-    return settings.session().create_group(name, location=location, tags=tags)
+    return context.session().create_group(name, location=location, tags=tags)
 
 
-common(group, (), lambda settings, name: settings.group(name), lambda settings: settings.session().groups())
+common(group, (), lambda context, name: context.group(name), lambda context: context.session().groups())

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from batchhvd.cli.context import Settings, pass_settings, scope
+from batchhvd.cli.context import CliContext, scope, with_context
 from batchhvd.cli.job import described
 from batchhvd.cli.printing import display, formatted
 
@@ -20,9 +20,9 @@ from batchhvd.cli.printing import display, formatted
 @scope("group", "workspace", "experiment")
 @described
 @formatted
-@pass_settings
+@with_context
 def plan(
-    settings: Settings,
+    context: CliContext,
     file: str,
     group: str,
     workspace: str,
@@ -40,9 +40,9 @@ def plan(
     """
     from batchhvd.cli.spec_file import job_spec
 
-    spec = job_spec(settings, file, group, account, mounts)
-    on = settings.workspace(group, workspace).cluster(cluster)
-    made = settings.experiment(group, workspace, experiment).plan(spec, on, name=Path(file).stem)
+    spec = job_spec(context, file, group, account, mounts)
+    on = context.workspace(group, workspace).cluster(cluster)
+    made = context.experiment(group, workspace, experiment).plan(spec, on, name=Path(file).stem)
     display(made, output, expression)
     if not made.good:
         raise click.exceptions.Exit(1)
@@ -52,8 +52,8 @@ def plan(
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--engine", default="slurm", show_default=True, help="slurm or horovodrun")
 @click.option("--storage-account-name", "account", envvar="AZURE_BATCHAI_STORAGE_ACCOUNT", help="for the placeholder")
-@pass_settings
-def export(settings: Settings, file: str, engine: str, account: str | None) -> None:
+@with_context
+def export(context: CliContext, file: str, engine: str, account: str | None) -> None:
     """Prints what an engine would run for a job.json."""
     from batchhvd import JobSpec
     from batchhvd.cli.spec_file import spoken

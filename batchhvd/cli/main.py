@@ -27,7 +27,7 @@ from batchhvd.cli import (
     tutorial,
     workspace,
 )
-from batchhvd.cli.context import Settings
+from batchhvd.cli.context import CliContext
 from batchhvd.errors import BatchHvdError, NotFoundError, SpecError, UnavailableError, WaitTimeoutError
 
 FAILED, WRONG, NOT_FOUND, UNAVAILABLE, TOO_LATE, INTERRUPTED = 1, 2, 3, 4, 5, 130
@@ -60,7 +60,7 @@ def main_group(
     context: click.Context, root: str | None, endpoint: str | None, subscription: str | None, progress: bool
 ) -> None:
     """Batch AI's resources, its Horovod tutorial and its jobs, on this machine or on a cluster."""
-    context.obj = Settings(root, endpoint, subscription, progress)
+    context.obj = CliContext(root, endpoint, subscription, progress)
 
 
 for command in (

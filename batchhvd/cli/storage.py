@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchhvd.cli.context import Settings, pass_settings, scope
+from batchhvd.cli.context import CliContext, scope, with_context
 from batchhvd.cli.printing import shown
 from batchhvd.cli.verb import common
 
@@ -25,15 +25,15 @@ def storage() -> None:
 @click.option("-l", "--location", help="its region (default: the group's)")
 @click.option("--sku", default="Standard_LRS", show_default=True, help="its redundancy")
 @shown
-@pass_settings
-def create(settings: Settings, name: str, group: str, location: str | None, sku: str) -> StorageAccount:
+@with_context
+def create(context: CliContext, name: str, group: str, location: str | None, sku: str) -> StorageAccount:
     """Creates a storage account, or shows the one that is there."""
-    return settings.group(group).create_storage(name, location=location, sku=sku)
+    return context.group(group).create_storage(name, location=location, sku=sku)
 
 
 common(
     storage,
     ("group",),
-    lambda settings, group, name: settings.storage(group, name),
-    lambda settings, group: settings.group(group).storages(),
+    lambda context, group, name: context.storage(group, name),
+    lambda context, group: context.group(group).storages(),
 )

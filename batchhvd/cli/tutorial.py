@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
-from batchhvd.cli.context import Settings, pass_settings
+from batchhvd.cli.context import CliContext, with_context
 
 
 @click.command()
@@ -21,8 +21,8 @@ from batchhvd.cli.context import Settings, pass_settings
 @click.option("--root", type=click.Path(file_okay=False, path_type=Path), help="where all goes (default: run/tutorial)")
 @click.option("--script", type=click.Path(dir_okay=False, path_type=Path), help="another training script")
 @click.option("--model", help="the file that the script leaves in saved_models, or '' for none")
-@pass_settings
-def tutorial(settings: Settings, root: Path | None, script: Path | None, model: str | None, **options: Any) -> None:
+@with_context
+def tutorial(context: CliContext, root: Path | None, script: Path | None, model: str | None, **options: Any) -> None:
     """Runs the Horovod tutorial from its first step to its last.
 
     It starts the local service, creates all resources, trains, downloads the model, and deletes everything again.
@@ -32,8 +32,8 @@ def tutorial(settings: Settings, root: Path | None, script: Path | None, model: 
     chosen = {"script": script, "model": model if model is not None else "" if script else None}
     given = {name: value for name, value in {**options, **chosen}.items() if value is not None}
     signal.signal(signal.SIGTERM, _interrupt)
-    place = root or Path(settings.root or "run/tutorial")
-    code = flow.run(flow.Options(root=place, **given), settings.console(), live=settings.progress)
+    place = root or Path(context.root or "run/tutorial")
+    code = flow.run(flow.TutorialOptions(root=place, **given), context.console(), live=context.progress)
     raise click.exceptions.Exit(code)
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from batchhvd.cli.context import Settings, pass_settings, scope
+from batchhvd.cli.context import CliContext, scope, with_context
 from batchhvd.cli.printing import shown
 
 if TYPE_CHECKING:
-    from batchhvd.resources.base import Listing, Resource
+    from batchhvd import Listing, Resource
 
 Handle = Callable[..., "Resource"]
 _PREVIEW = 12  # resources that are named before a deletion; the rest is counted
@@ -23,35 +23,35 @@ def common(verbs: click.Group, scopes: tuple[str, ...], handle: Handle, listing:
     Args:
         verbs: the group of verbs.
         scopes: which options say where.
-        handle: makes the handle from the settings, the scopes' values and a name.
-        listing: makes the listing from the settings and the scopes' values.
+        handle: makes the handle from the context, the scopes' values and a name.
+        listing: makes the listing from the context and the scopes' values.
     """
 
     @verbs.command("show")
     @click.argument("name")
     @scope(*scopes)
     @shown
-    @pass_settings
-    def show(settings: Settings, name: str, **where: str) -> Resource:
+    @with_context
+    def show(context: CliContext, name: str, **where: str) -> Resource:
         """Shows one of them."""
-        return handle(settings, name=name, **where).refresh()
+        return handle(context, name=name, **where).refresh()
 
     @verbs.command("list")
     @scope(*scopes)
     @shown
-    @pass_settings
-    def list_all(settings: Settings, **where: str) -> list[Any]:
+    @with_context
+    def list_all(context: CliContext, **where: str) -> list[Any]:
         """Lists all of them."""
-        return list(listing(settings, **where))
+        return list(listing(context, **where))
 
     @verbs.command("delete")
     @click.argument("name")
     @scope(*scopes)
     @click.option("-y", "--yes", is_flag=True, help="do not ask")
-    @pass_settings
-    def delete(settings: Settings, name: str, yes: bool, **where: str) -> None:
+    @with_context
+    def delete(context: CliContext, name: str, yes: bool, **where: str) -> None:
         """Deletes one, and all that is in it."""
-        remove(handle(settings, name=name, **where), yes)
+        remove(handle(context, name=name, **where), yes)
 
 
 def remove(resource: Resource, yes: bool) -> None:

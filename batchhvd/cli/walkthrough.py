@@ -18,13 +18,9 @@ from rich.console import Console
 from rich.markup import escape
 
 import batchhvd
-from batchhvd import Horovod, JobSpec
+from batchhvd import FileShare, Horovod, Job, JobSpec, ResourceGroup, Session
 from batchhvd.errors import BatchHvdError, JobFailedError, SpecError
 from batchhvd.logs.progress import Progress
-from batchhvd.resources.job import Job
-from batchhvd.resources.session import Session
-from batchhvd.resources.storage import FileShare
-from batchhvd.resources.workspace import ResourceGroup
 from batchhvd.views import terminal
 from batchhvd.wire import local_service as localservice
 
@@ -34,7 +30,7 @@ INTERRUPTED = 130  # the shell's code for Ctrl-C
 
 
 @frozen(kw_only=True)
-class Options:
+class TutorialOptions:
     """What to run.
 
     Attributes:
@@ -59,7 +55,7 @@ class Options:
 
 
 @define
-class Steps:
+class StepLog:
     """Says each step and how long it took.
 
     Attributes:
@@ -103,7 +99,7 @@ class Steps:
         return took
 
 
-def run(options: Options, console: Console, *, live: bool = True) -> int:
+def run(options: TutorialOptions, console: Console, *, live: bool = True) -> int:
     """Runs the tutorial, shows each step, and leaves nothing running; returns 0 only when the job succeeded.
 
     Args:
@@ -123,7 +119,7 @@ def run(options: Options, console: Console, *, live: bool = True) -> int:
         raise SpecError(problem, remedy="end it with `batchhvd serve --stop`, or give another --root")
     with ExitStack() as ending:
         try:
-            return _tutorial(options, root, Steps(console, live), live, ending)
+            return _tutorial(options, root, StepLog(console, live), live, ending)
         except KeyboardInterrupt:
             console.print("[yellow]Interrupted:[/yellow] the job was terminated, nothing runs any more.")
             return INTERRUPTED
@@ -133,14 +129,14 @@ def run(options: Options, console: Console, *, live: bool = True) -> int:
                 localservice.stop(root)
 
 
-def _check(options: Options) -> None:
+def _check(options: TutorialOptions) -> None:
     if not options.script.is_file():
         raise SpecError(f"there is no script {options.script}", remedy="give the path of a Python file")
     if options.data is not None and not options.data.is_dir():
         raise SpecError(f"there is no folder {options.data}", remedy="give the folder that holds cifar-10-batches-py")
 
 
-def _tutorial(options: Options, root: Path, steps: Steps, live: bool, ending: ExitStack) -> int:
+def _tutorial(options: TutorialOptions, root: Path, steps: StepLog, live: bool, ending: ExitStack) -> int:
     with steps("service") as say:
         session = batchhvd.local(root, engine=options.engine)
         _clear(session)
@@ -185,7 +181,7 @@ def _end(group: ResourceGroup) -> None:
         group.delete()
 
 
-def _in_group(options: Options, root: Path, session: Session, steps: Steps, live: bool) -> int:
+def _in_group(options: TutorialOptions, root: Path, session: Session, steps: StepLog, live: bool) -> int:
     with steps("resource group") as say:
         group = session.create_group("batchai.horovod", location="eastus")
         say(f"{group.name} in {group.location}")
@@ -213,7 +209,7 @@ def _in_group(options: Options, root: Path, session: Session, steps: Steps, live
     return _results(options, root, job, share, progress, steps)
 
 
-def _spec(options: Options, share: FileShare) -> JobSpec:
+def _spec(options: TutorialOptions, share: FileShare) -> JobSpec:
     mount = share.mount("myshare")
     args = [f"--dir={mount / 'cifar'}"]
     if options.script == SCRIPT:
@@ -224,7 +220,7 @@ def _spec(options: Options, share: FileShare) -> JobSpec:
     return JobSpec(nodes=options.nodes, task=task, mounts=[mount], logs=mount / "cifar")
 
 
-def _follow(job: Job, options: Options, steps: Steps, live: bool) -> Progress:
+def _follow(job: Job, options: TutorialOptions, steps: StepLog, live: bool) -> Progress:
     started = steps.clock()
     steps.console.rule("stdout.txt", style="dim")
     with terminal.Follower(steps.console, ranks=options.nodes, live=live) as follower:
@@ -235,7 +231,9 @@ def _follow(job: Job, options: Options, steps: Steps, live: bool) -> Progress:
     return follower.progress
 
 
-def _results(options: Options, root: Path, job: Job, share: FileShare, progress: Progress, steps: Steps) -> int:
+def _results(
+    options: TutorialOptions, root: Path, job: Job, share: FileShare, progress: Progress, steps: StepLog
+) -> int:
     try:
         job.wait(timeout=7200)
     except JobFailedError as error:
@@ -263,7 +261,7 @@ def _keep_logs(job: Job, folder: Path) -> Path:
     return folder
 
 
-def _summary(options: Options, progress: Progress, model: Path | None, steps: Steps) -> None:
+def _summary(options: TutorialOptions, progress: Progress, model: Path | None, steps: StepLog) -> None:
     console, table = steps.console, progress.table()
     console.print()
     if table:

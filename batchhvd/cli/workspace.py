@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchhvd.cli.context import Settings, pass_settings, scope
+from batchhvd.cli.context import CliContext, scope, with_context
 from batchhvd.cli.printing import shown
 from batchhvd.cli.verb import common, tags_option
 
@@ -25,15 +25,15 @@ def workspace() -> None:
 @click.option("-l", "--location", help="its region (default: the group's)")
 @tags_option
 @shown
-@pass_settings
-def create(settings: Settings, name: str, group: str, location: str | None, tags: dict[str, str]) -> Workspace:
+@with_context
+def create(context: CliContext, name: str, group: str, location: str | None, tags: dict[str, str]) -> Workspace:
     """Creates a workspace, or shows the one that is there."""
-    return settings.group(group).create_workspace(name, location=location, tags=tags)
+    return context.group(group).create_workspace(name, location=location, tags=tags)
 
 
 common(
     workspace,
     ("group",),
-    lambda settings, group, name: settings.workspace(group, name),
-    lambda settings, group: settings.group(group).workspaces(),
+    lambda context, group, name: context.workspace(group, name),
+    lambda context, group: context.group(group).workspaces(),
 )

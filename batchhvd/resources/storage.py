@@ -15,7 +15,7 @@ from batchhvd.errors import ConflictError, NotFoundError
 from batchhvd.resources.base import Document, Listing, Resource, wire
 from batchhvd.spec.mounts import Mount
 from batchhvd.transfer import copy as transfer
-from batchhvd.transfer.copy import Progress, Transfer
+from batchhvd.transfer.copy import Transfer, TransferProgress
 from batchhvd.transfer.selection import fixed_folder, is_pattern, local_files, matches, target_here, target_in_share
 from batchhvd.wire.connection import AGAIN
 
@@ -218,7 +218,7 @@ class FileShare(Resource):
         to: str = "",
         *,
         parallel: int = 8,
-        progress: Progress | None = None,
+        progress: TransferProgress | None = None,
     ) -> Transfer:
         """Copies a file, a folder or all that fits a pattern to the share; what is there unchanged stays as it is.
 
@@ -245,7 +245,7 @@ class FileShare(Resource):
         to: str | os.PathLike[str] = ".",
         *,
         parallel: int = 8,
-        progress: Progress | None = None,
+        progress: TransferProgress | None = None,
     ) -> Transfer:
         """Copies a file, a folder or all that fits a pattern from the share; what is here unchanged stays as it is.
 

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
 from batchhvd.views import curves
-
-if TYPE_CHECKING:
-    from batchhvd.resources.base import Resource
+from batchhvd.views.viewable import Viewable
 
 GOOD, BUSY, BAD = "#2e9e5b", "#d9920d", "#d64545"
 _MOODS = {
@@ -29,7 +26,7 @@ _DIM = "opacity:.65"
 _CELL = "padding:.25em .9em .25em 0;text-align:left"
 
 
-def card(resource: Resource) -> str:
+def card(resource: Viewable) -> str:
     """Returns a resource as a card: what it is, how it stands, and why where something is wrong."""
     facts = _facts(resource)
     rows = "".join(
@@ -41,7 +38,7 @@ def card(resource: Resource) -> str:
     return f'<div style="{_BOX.format(mood(facts))}">{head}{rows}{reasons}</div>'
 
 
-def table(resources: Sequence[Resource]) -> str:
+def table(resources: Sequence[Viewable]) -> str:
     """Returns resources as a table, one row each."""
     if not resources:
         return f'<span style="{_DIM}">none</span>'
@@ -70,7 +67,7 @@ def mood(facts: Mapping[str, object]) -> str:
     return _MOODS.get(word, "rgba(128,128,128,.6)")
 
 
-def _facts(resource: Resource) -> dict[str, object]:
+def _facts(resource: Viewable) -> dict[str, object]:
     return {name: value for name, value in resource._facts().items() if value not in ("", None)}
 
 

@@ -163,9 +163,12 @@ def test_times_are_iso_8601_in_json(capsys):
 
 
 def test_what_few_need_is_no_illness():
-    ok, optional = checkup.Finding("a", "ok", "1"), checkup.Finding("Slurm", "optional", "without sbatch", "apt")
+    ok, optional = (
+        checkup.CheckResult("a", "ok", "1"),
+        checkup.CheckResult("Slurm", "optional", "without sbatch", "apt"),
+    )
     assert checkup.healthy([ok, optional])
-    assert not checkup.healthy([ok, checkup.Finding("Horovod", "missing", "not built", "python -m …")])
+    assert not checkup.healthy([ok, checkup.CheckResult("Horovod", "missing", "not built", "python -m …")])
 
 
 def test_the_doctor_names_the_package_and_the_command(monkeypatch):
