@@ -18,20 +18,10 @@ from rich.text import Text
 
 from batchhvd.logs.progress import Bar, Progress
 from batchhvd.views import curves
-from batchhvd.views.viewable import Viewable
+from batchhvd.views.viewable import mood
 
-_MOODS = {
-    **dict.fromkeys(("succeeded", "steady", "running"), "green"),
-    **dict.fromkeys(("queued", "resizing", "creating", "terminating", "deleting"), "yellow"),
-    "failed": "red",
-}
+_STYLES = {"good": "green", "busy": "yellow", "bad": "red", "": ""}
 _SHOWN = ("loss", "accuracy", "val_loss", "val_accuracy")
-
-
-def listing(resources: Sequence[Viewable]) -> Table:
-    """Returns resources as a table, one row each."""
-    facts = [{"name": resource.name, **resource._facts()} for resource in resources]
-    return rows(facts)
 
 
 def rows(items: Sequence[Mapping[str, object]]) -> Table:
@@ -77,7 +67,7 @@ def _table(*, show_footer: bool = False) -> Table:
 
 def _cell(name: str, value: object) -> Text:
     text = "" if value is None else str(value)
-    style = _MOODS.get(text.lower(), "") if name in ("state", "provisioning") else ""
+    style = _STYLES[mood(text)] if name in ("state", "provisioning") else ""
     return Text(text, style=style)
 
 

@@ -3,7 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
+
+Mood = Literal["good", "busy", "bad", ""]
+
+_MOODS: Mapping[str, Mood] = {
+    **dict.fromkeys(("succeeded", "steady", "running"), "good"),
+    **dict.fromkeys(("queued", "resizing", "creating", "terminating", "deleting"), "busy"),
+    "failed": "bad",
+}
+
+
+def mood(state: object) -> Mood:
+    """Returns what a state means for people, "" for a state that is not known."""
+    return _MOODS.get(str(state or "").lower(), "")
 
 
 class Viewable(Protocol):
