@@ -3,6 +3,9 @@
 #   make tutorial    the tutorial on this machine: four nodes, four ranks, a trained model
 #   make test        everything that CI checks
 #
+# While you work: make unit (seconds), make lint, make docs, make notebooks; make azure PINS=oldest tests with the oldest
+# Azure packages that setup.cfg allows, make release builds the wheel and runs the tutorial from it.
+#
 # Each does its own set-up once, in a .venv of this checkout, and says what it does. PYTHON=python3.12 takes another Python.
 
 SHELL := /bin/bash
@@ -19,15 +22,20 @@ ARGS ?=
 # Much of a test's time is waiting: three workers on two cores.
 WORKERS ?= 3
 
+# COVERAGE=1 measures what the tests reach, the programs that they start included, and fails below this percentage.
+COVERAGE ?=
+FLOOR ?= 90
+PINS ?= newest
+
 PY := $(VENV)/bin/python
 SAY = @printf '\033[1m== %s\033[0m\n'
 PIP := PYTHONWARNINGS=ignore $(PY) -m pip install --quiet --disable-pip-version-check --no-warn-script-location
 
-.PHONY: help tutorial test lint unit docs notebooks bench clean
+.PHONY: help tutorial test lint unit docs notebooks azure release clean
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n 's/^# \{0,1\}//; 1,6p' Makefile
+	@sed -n 's/^# \{0,1\}//; 1,9p' Makefile
 
 tutorial: $(VENV)/.runtime $(VENV)/.horovod
 	@$(PY) -m batchhvd tutorial --engine $(ENGINE) --dataset $(DATASET) \
@@ -35,14 +43,16 @@ tutorial: $(VENV)/.runtime $(VENV)/.horovod
 
 test: lint
 	$(SAY) 'tests (pytest $(ARGS))'
-	@$(PY) -m pytest -n $(WORKERS) --dist loadfile -m 'not notebooks' $(ARGS)
+	@rm -f .coverage .coverage.*
+	@$(PY) $(if $(COVERAGE),-m coverage run) -m pytest -n $(WORKERS) --dist loadfile -m 'not notebooks' $(ARGS)
+	@$(if $(COVERAGE),$(PY) -m coverage combine --quiet && $(PY) -m coverage report --fail-under=$(FLOOR))
 
 lint: $(VENV)/.runtime $(VENV)/.test $(VENV)/.horovod
 	$(SAY) 'lint and types (ruff, mypy)'
-	@$(PY) -m ruff check . && $(PY) -m ruff format --check . && $(PY) -m mypy batchhvd
+	@$(PY) -m ruff check . && $(PY) -m ruff format --check . && $(PY) -m mypy && $(PY) -m codespell
 
 unit: $(VENV)/.test
-	@$(PY) -m pytest tests/unit $(ARGS)
+	@$(PY) -m pytest tests/unit --hypothesis-profile=quick $(ARGS)
 
 docs: $(VENV)/.docs
 	$(SAY) 'documentation, warnings are errors'
@@ -51,6 +61,14 @@ docs: $(VENV)/.docs
 notebooks: $(VENV)/.test $(VENV)/.horovod
 	$(SAY) 'notebooks'
 	@$(PY) -m pytest -m notebooks tests/e2e/test_notebooks.py $(ARGS)
+
+azure: .venv-azure-$(PINS)/.done
+	$(SAY) 'the client and the service with the $(PINS) Azure packages'
+	@.venv-azure-$(PINS)/bin/python -m pytest -n $(WORKERS) --dist loadfile tests/unit tests/wire --ignore-glob='*trainer*' $(ARGS)
+
+release: $(VENV)/.runtime
+	$(SAY) 'source archive and wheel, and the tutorial from the wheel'
+	@.ci/release $(PY)
 
 clean:
 	rm -rf .venv* build dist site run *.egg-info
@@ -83,6 +101,14 @@ $(VENV)/.test: setup.cfg $(VENV)/.runtime
 $(VENV)/.docs: setup.cfg $(VENV)/.runtime
 	$(SAY) 'documentation tools'
 	@$(PIP) -e '.[docs]'
+	@touch $@
+
+# The lower bounds of setup.cfg, as exact versions.
+.venv-azure-%/.done: setup.cfg
+	$(SAY) 'Python environment with the $* Azure packages'
+	@$(PYTHON) -m venv .venv-azure-$*
+	@sed -nE $(if $(filter oldest,$*),'s/^    (azure-[a-z-]+|msrest)>=([0-9.]+).*/\1==\2/p',/none/p) setup.cfg > .venv-azure-$*/constraints.txt
+	@.venv-azure-$*/bin/python -m pip install --quiet --disable-pip-version-check -c .venv-azure-$*/constraints.txt -e '.[service,test]'
 	@touch $@
 
 # One build serves every Keras backend that is installed when it runs; the wheel stays in the user's cache.

@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 from sybil import Document, Example, Region, Sybil
 from sybil.evaluators.python import PythonEvaluator
 from sybil.region import Lexeme
@@ -84,6 +85,9 @@ def _leave(namespace: dict[str, Any]) -> None:
     os.environ.update(environment)
     shutil.rmtree(folder, ignore_errors=True)
 
+
+# While one works, fewer examples are enough: make unit takes these. All other runs take Hypothesis's own number.
+hypothesis.settings.register_profile("quick", max_examples=20, deadline=None)
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A run in the background of a shell ignores Ctrl-C, and so would every program that a test starts and interrupts.

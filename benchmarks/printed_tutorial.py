@@ -23,7 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from batchhvd.trainer import bench
+from batchhvd.trainer.measure import bench, machine_facts
 
 BATCH = 32  # of one rank, in the printed script
 PROGRESS = re.compile(rb"\r\s*(\d+)/\d+ \[")
@@ -44,7 +44,7 @@ def main() -> None:
     turns = [turn(options) for _ in range(options.turns)]
     medians = {name: statistics.median(row[name] for row in turns) for name in turns[0]}
     command = "python benchmarks/printed_tutorial.py --old VENV --script FILE --data-dir DATA"
-    document = {"command": command, "machine": bench.machine(), "unit": "images per second of all ranks"}
+    document = {"command": command, "machine": machine_facts.machine(), "unit": "images per second of all ranks"}
     document |= {"ranks": options.ranks, "medians": medians, "turns": turns}
     options.out.write_text(json.dumps(document, indent=1) + "\n")
     print(json.dumps(medians, indent=1))

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from batchhvd.engines.processes import Processes
 from batchhvd.service.scheduler.task import Site
-from tests.unit.scheduler_world import World
+from tests.support.world import World
 
 
 def main() -> None:

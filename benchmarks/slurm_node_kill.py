@@ -2,7 +2,7 @@
 
     python benchmarks/slurm_node_kill.py [--epochs 12] [--kill-after 4] [--json FILE]
 
-It needs root and Debian's packages of Slurm: ``python3 tests/slurm/bed.py install``. Five nodes come up under a Slurm
+It needs root and Debian's packages of Slurm: ``python3 tests/support/bed.py install``. Five nodes come up under a Slurm
 of their own; the tutorial's script trains twice on four of them with ``--resume``, and the second time a node loses its
 power in the middle of an epoch. Slurm's own pauses are left as they are. Prints one JSON document; times are seconds.
 """
@@ -29,9 +29,9 @@ import batchhvd
 from batchhvd import Horovod, JobSpec
 from batchhvd.cli.walkthrough import SCRIPT
 from batchhvd.resources.job import Job
-from batchhvd.trainer.records import read_records
+from batchhvd.trainer.epoch_records import read_records
 from batchhvd.wire.local_service import stop
-from tests.e2e.conftest import Bed, beds
+from tests.support.slurm import Bed, beds
 
 RANKS = 4
 GOAL = 60.0  # seconds that may be lost beyond what Slurm itself waits
@@ -97,7 +97,7 @@ class Place:
         workspace = group.create_workspace("w")
         experiment = workspace.create_experiment("e")
         cluster = workspace.create_cluster("c", vm_size="Standard_NC6", nodes=RANKS)
-        share = group.create_storage("account").create_share("share")
+        share = group.create_storage_account("account").create_share("share")
         share.upload(SCRIPT)
         mount = share.mount("share")
         cluster.wait(timeout=60)

@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from batchhvd.trainer import bench, ranks
+from batchhvd.trainer.measure import bench, machine_facts, ranks
 
 Row = dict[str, Any]
 
@@ -29,7 +29,8 @@ def main() -> None:
     """Trains, measures, prints and writes."""
     options = parsed()
     trainings = [trained(options, seed) for seed in range(options.runs)]
-    document: Row = {"command": " ".join(["python", *sys.argv]), "machine": bench.machine(), "trainings": trainings}
+    command, machine = " ".join(["python", *sys.argv]), machine_facts.machine()
+    document: Row = {"command": command, "machine": machine, "trainings": trainings}
     if trainings:
         document["medians"] = medians(trainings, options.target)
         print("medians:", json.dumps(document["medians"]))

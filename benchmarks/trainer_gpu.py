@@ -38,15 +38,21 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
 from batchhvd.trainer import data as datasets  # noqa: E402
-from batchhvd.trainer import device, hvd, ranks, recipe, train  # noqa: E402
-from batchhvd.trainer import model as network  # noqa: E402
+from batchhvd.trainer import (  # noqa: E402
+    hvd,
+    network,  # noqa: E402
+    recipe,
+    torch_cuda,
+    train,
+)
 from batchhvd.trainer.feed import feed  # noqa: E402
 from batchhvd.trainer.fitting import fit  # noqa: E402
-from batchhvd.trainer.rates import one_cycle  # noqa: E402
+from batchhvd.trainer.measure import ranks  # noqa: E402
+from batchhvd.trainer.schedule import one_cycle  # noqa: E402
 from batchhvd.trainer.shard import Augment  # noqa: E402
 
 Row = dict[str, Any]
-RECORDED_STEP: Any = device.RecordedStep
+RECORDED_STEP: Any = torch_cuda.RecordedStep
 
 
 def main() -> None:
@@ -104,7 +110,7 @@ def trained(
 ) -> tuple[Any, Row]:
     """Trains a recipe and returns the model and the figures."""
     keras.utils.set_random_seed(seed)
-    settings = train.Settings(dir="", dataset="cifar10", epochs=epochs, batch_size=batch, seed=seed)
+    settings = train.TrainingSettings(dir="", dataset="cifar10", epochs=epochs, batch_size=batch, seed=seed)
     plan = attrs.evolve(train.planned(settings, data, 1), recipe=chosen, rate=chosen.rate, smoothing=chosen.smoothing)
     keras.mixed_precision.set_dtype_policy(backend.precision())
     model = train.built(plan, data)
@@ -162,7 +168,7 @@ def check(data: datasets.Data, options: argparse.Namespace) -> Iterator[Row]:
 def compared(data: datasets.Data, compiled: bool, alone: bool) -> Row:
     """Returns how far 12 steps of one kind end from the same steps of Keras's own kind."""
     weights = []
-    device.RecordedStep = functools.partial(RECORDED_STEP, alone=alone)
+    torch_cuda.RecordedStep = functools.partial(RECORDED_STEP, alone=alone)
     for kind in (False, compiled):
         keras.utils.set_random_seed(0)
         keras.mixed_precision.set_dtype_policy("float32")
@@ -175,7 +181,7 @@ def compared(data: datasets.Data, compiled: bool, alone: bool) -> Row:
         pictures = data.x_train[:3000], train.one_hot(data.y_train[:3000], 10)
         result = fit(model, pictures, batch_size=250, augment=Augment(4, True), compiled=kind, progress=None)
         weights.append(np.concatenate([keras.ops.convert_to_numpy(w).ravel() for w in model.weights]))
-    device.RecordedStep = RECORDED_STEP
+    torch_cuda.RecordedStep = RECORDED_STEP
     difference = float(np.linalg.norm(weights[0] - weights[1]) / np.linalg.norm(weights[0]))
     return {"compiled": compiled, "alone": alone, "difference": difference, "loss": result.metrics["loss"]}
 
@@ -267,7 +273,7 @@ class Trial:
     def __init__(self, chosen: recipe.Recipe, data: datasets.Data, batch: int) -> None:
         keras.mixed_precision.set_dtype_policy(backend.precision())
         self.data, self.batch = data, batch
-        settings = train.Settings(dir="", dataset="cifar10", batch_size=batch)
+        settings = train.TrainingSettings(dir="", dataset="cifar10", batch_size=batch)
         self.plan = attrs.evolve(train.planned(settings, data, 1), recipe=chosen)
         self.model = train.built(self.plan, data)
         self.optimizer = hvd.DistributedOptimizer(train.optimizer(self.plan, rate=1e-9))
@@ -275,8 +281,8 @@ class Trial:
         self.model.compile(optimizer=self.optimizer, loss=loss, metrics=["accuracy"], jit_compile=False)
         self.optimizer.build(self.model.trainable_variables)
         self.zero = [keras.ops.convert_to_numpy(v) for v in self.optimizer.variables]
-        self.model.train_function = device.RecordedStep(self.model)
-        self.arrays = device.resident([data.x_train, train.one_hot(data.y_train, data.classes)])
+        self.model.train_function = torch_cuda.RecordedStep(self.model)
+        self.arrays = torch_cuda.resident([data.x_train, train.one_hot(data.y_train, data.classes)])
 
     def run(self, *, rate: float, warmup: float, epochs: int, augment: Augment, seed: int) -> Row:
         """Trains from new weights and returns the figures."""

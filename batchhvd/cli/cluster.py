@@ -141,7 +141,7 @@ def wait(context: CliContext, name: str, group: str, workspace: str, timeout: fl
 @with_context
 def explain(context: CliContext, name: str, node: str | None, group: str, workspace: str) -> Any:
     """Says why it is as it is, and what to do next."""
-    return context.workspace(group, workspace).cluster(name).explain(node)
+    return context.workspace(group, workspace).cluster(name).explain(node).for_shell()
 
 
 common(

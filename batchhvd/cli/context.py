@@ -60,7 +60,7 @@ class CliContext:
 
     def storage(self, group: str, account: str) -> StorageAccount:
         """Returns a handle on a storage account."""
-        return self.group(group).storage(account)
+        return self.group(group).storage_account(account)
 
     def report(self) -> Callable[[str], None] | None:
         """Returns what says what is waited for, on stderr; None where nobody would see it."""

@@ -14,7 +14,7 @@ from batchhvd.cli.printing import display, formatted, printed, shown
 from batchhvd.cli.verb import common
 
 if TYPE_CHECKING:
-    from batchhvd import Job, OutputFile
+    from batchhvd import FileEntry, Job
 
 _HERE = ("group", "workspace", "experiment")
 
@@ -180,7 +180,7 @@ def metrics(context: CliContext, name: str, output: str | None, expression: Any,
 @click.option("--folder", default=".", help="a folder in it")
 @shown
 @with_context
-def files(context: CliContext, name: str, output_directory: str, folder: str, **where: str) -> Iterator[OutputFile]:
+def files(context: CliContext, name: str, output_directory: str, folder: str, **where: str) -> Iterator[FileEntry]:
     """Lists the files that the job NAME has written."""
     return context.experiment(**where).job(name).files(output_directory, folder)
 
@@ -192,7 +192,7 @@ def files(context: CliContext, name: str, output_directory: str, folder: str, **
 @with_context
 def explain(context: CliContext, name: str, **where: str) -> Any:
     """Says why the job NAME waits or failed, and what to do next."""
-    return context.experiment(**where).job(name).explain()
+    return context.experiment(**where).job(name).explain().for_shell()
 
 
 @job.command("export")
@@ -210,7 +210,7 @@ def export(context: CliContext, name: str, file: str, **where: str) -> None:
     if file != "-":
         spec.write(file)
         return
-    click.echo(json.dumps(spec.document(), indent=4, ensure_ascii=False))
+    click.echo(json.dumps(spec.to_document(), indent=4, ensure_ascii=False))
 
 
 @job.command("terminate")

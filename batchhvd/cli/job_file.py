@@ -17,6 +17,7 @@ from batchhvd.cli.printing import display, formatted
 
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False))
+@click.option("-n", "--name", help="the name that the job would have (default: the file's, without .json)")
 @scope("group", "workspace", "experiment")
 @described
 @formatted
@@ -24,6 +25,7 @@ from batchhvd.cli.printing import display, formatted
 def plan(
     context: CliContext,
     file: str,
+    name: str | None,
     group: str,
     workspace: str,
     experiment: str,
@@ -42,7 +44,7 @@ def plan(
 
     spec = job_spec(context, file, group, account, mounts)
     on = context.workspace(group, workspace).cluster(cluster)
-    made = context.experiment(group, workspace, experiment).plan(spec, on, name=Path(file).stem)
+    made = context.experiment(group, workspace, experiment).plan_job(name or Path(file).stem, spec, cluster=on)
     display(made, output, expression)
     if not made.good:
         raise click.exceptions.Exit(1)
@@ -59,7 +61,7 @@ def export(context: CliContext, file: str, engine: str, account: str | None) -> 
     from batchhvd.cli.spec_file import spoken
 
     spec = spoken(lambda: JobSpec.read(file, account=account))
-    command = [sys.executable, "-m", "batchhvd.service.export", "--engine", engine, "--name", Path(file).stem]
-    done = subprocess.run(command, input=json.dumps(spec.document()), text=True)
+    command = [sys.executable, "-m", "batchhvd.service.job_script", "--engine", engine, "--name", Path(file).stem]
+    done = subprocess.run(command, input=json.dumps(spec.to_document()), text=True)
     if done.returncode:
         raise click.exceptions.Exit(done.returncode)

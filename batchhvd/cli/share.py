@@ -13,7 +13,7 @@ from batchhvd.cli.printing import shown
 from batchhvd.cli.verb import common
 
 if TYPE_CHECKING:
-    from batchhvd import Entry, FileShare
+    from batchhvd import FileEntry, FileShare
 
 _HERE = ("group", "account")
 
@@ -50,9 +50,9 @@ def mkdir(context: CliContext, name: str, path: str, group: str, account: str) -
 @click.option("-r", "--recursive", is_flag=True, help="also what is in the folders below")
 @shown
 @with_context
-def files(context: CliContext, name: str, folder: str, group: str, account: str, recursive: bool) -> list[Entry]:
+def files(context: CliContext, name: str, folder: str, group: str, account: str, recursive: bool) -> list[FileEntry]:
     """Lists files and folders of share NAME."""
-    return list(context.storage(group, account).share(name).list(folder, recursive=recursive))
+    return list(context.storage(group, account).share(name).files(folder, recursive=recursive))
 
 
 @share.command("upload")

@@ -28,12 +28,12 @@ def storage() -> None:
 @with_context
 def create(context: CliContext, name: str, group: str, location: str | None, sku: str) -> StorageAccount:
     """Creates a storage account, or shows the one that is there."""
-    return context.group(group).create_storage(name, location=location, sku=sku)
+    return context.group(group).create_storage_account(name, location=location, sku=sku)
 
 
 common(
     storage,
     ("group",),
     lambda context, group, name: context.storage(group, name),
-    lambda context, group: context.group(group).storages(),
+    lambda context, group: context.group(group).storage_accounts(),
 )

@@ -22,7 +22,7 @@ from batchhvd import FileShare, Horovod, Job, JobSpec, ResourceGroup, Session
 from batchhvd.errors import BatchHvdError, JobFailedError, SpecError
 from batchhvd.logs.progress import Progress
 from batchhvd.views import terminal
-from batchhvd.wire import local_service as localservice
+from batchhvd.wire import local_service
 
 SCRIPT = Path(__file__).parents[1] / "trainer" / "cifar_cnn_distributed.py"
 MODEL = "keras_cifar10_trained_model.h5"
@@ -113,7 +113,7 @@ def run(options: TutorialOptions, console: Console, *, live: bool = True) -> int
     _check(options)
     root = options.root.expanduser().absolute()
     console.print(f"[bold]Batch AI and Horovod:[/bold] {options.dataset} on {options.nodes} nodes", highlight=False)
-    found = localservice.running(root)
+    found = local_service.find(root)
     if found and found.engine != options.engine:
         problem = f"a service with engine {found.engine} runs in {root} (process {found.pid})"
         raise SpecError(problem, remedy="end it with `batchhvd serve --stop`, or give another --root")
@@ -126,7 +126,7 @@ def run(options: TutorialOptions, console: Console, *, live: bool = True) -> int
         finally:
             ending.enter_context(_uninterrupted())
             if found is None:
-                localservice.stop(root)
+                local_service.stop(root)
 
 
 def _check(options: TutorialOptions) -> None:
@@ -193,9 +193,9 @@ def _in_group(options: TutorialOptions, root: Path, session: Session, steps: Ste
         cluster = workspace.create_cluster("nc6cluster", vm_size="Standard_NC6", nodes=options.nodes)
         say(f"{cluster.name}, {cluster.vm_size}, {cluster.state}")
     with steps("storage") as say:
-        share = group.create_storage("mystorageaccount").create_share("myshare")
+        share = group.create_storage_account("mystorageaccount").create_share("myshare")
         share.create_directory("cifar")
-        say(f"share {share.name} in account {share.parent.name}")
+        say(f"share {share.name} in account {share.account.name}")
     with steps("upload") as say:
         say(f"{options.script.name}: {share.upload(options.script, to='cifar')}")
     with steps("nodes") as say:
@@ -228,7 +228,7 @@ def _follow(job: Job, options: TutorialOptions, steps: StepLog, live: bool) -> P
             follower.write(text)
     steps.console.rule(style="dim")
     steps.seconds["training"] = steps.clock() - started
-    return follower.progress
+    return follower.progress.snapshot()
 
 
 def _results(
@@ -247,7 +247,7 @@ def _results(
         with steps("download") as say:
             say(share.download(f"cifar/saved_models/{options.model}", to=root))
     with steps("resize") as say:
-        group = share.parent.parent
+        group = share.group
         say(group.workspace("batchaidev").cluster("nc6cluster").resize(0).state + " to 0 nodes")
     _summary(options, progress, model if options.model else None, steps)
     return 0

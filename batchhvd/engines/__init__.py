@@ -1,1 +1,1 @@
-"""Engines: what runs a job's ranks on its nodes. ``base`` is the seam; each other module is one engine."""
+"""Engines run a job's ranks on its nodes. ``base`` is the interface; ``processes`` and ``slurm`` are the engines."""

@@ -1,16 +1,19 @@
-"""The seam between the service and what runs its jobs.
+"""The interface between the service and what runs its jobs.
 
-An engine places one *node runner* (``engines/node.py``) on each node of a task and says how it went. What happens on a
-node is the runner's business and the same on every engine.
+An engine places one *node runner* (``batchhvd.node``) on each node of a task and reports how it went. What happens on a
+node is up to the runner, and is the same with every engine.
 
-The task's folder lies where every node can read and write it. It is all that an engine and the runners share:
+Every node can read and write the task's folder. It is all that an engine and the runners share:
 
-    task.json          the task, mode 0600 (it holds the secrets)
-    node-<i>.json      what happened on node i, replaced atomically by its runner
-    rendezvous.json    where rank 0's node serves Horovod's rendezvous
-    stop.json          {"reason", "node", "rank", "exit_code", "error", "tail"}: the first failure, or a cancellation;
-                       the first to make it wins, every runner watches for it and ends its ranks
+    task.json          the task, mode 0600 (it contains the secrets)
+    node-<i>.json      the state of node i, replaced atomically by its runner
+    rendezvous.json    the address at which node 0 serves Horovod's rendezvous
+    stop.json          the first failure, or a cancellation; whoever creates it first wins, and every runner watches
+                       for it and ends its ranks
     mounts/            the job's mount root: one link per share
+    node-<digest>.pyz  the node runner, as built by ``batchhvd.node.archive``
+
+``batchhvd.node.document`` describes the JSON files.
 """
 
 from __future__ import annotations
@@ -21,46 +24,72 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from attrs import asdict, field, frozen
 
 from batchhvd.errors import EngineError
+from batchhvd.node.state import Launch, PreparationPlace, StallAction, StopReason, Word
 
-LAUNCHES = ("horovod", "mpi", "single")
-STATES = ("queued", "preparing", "running", "succeeded", "failed", "cancelled", "lost")
-ENDED = frozenset(STATES[3:])
-REASONS = ("preparation", "script", "rank", "memory", "time", "cancelled", "node", "engine")
+__all__ = [
+    "ENDED",
+    "Engine",
+    "Launch",
+    "PreparationPlace",
+    "StallAction",
+    "Status",
+    "StopReason",
+    "Task",
+    "TaskState",
+    "export",
+    "load",
+]
+
+
+class TaskState(Word):
+    """The state of a task, in the order in which states follow each other; the last four are final."""
+
+    QUEUED = "queued"
+    PREPARING = "preparing"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+
+
+ENDED = frozenset({TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED, TaskState.LOST})
 
 
 @frozen(kw_only=True)
 class Task:
-    """Everything that running one job takes; frozen, and the same on every engine.
+    """Everything that is needed to run one job; frozen, and the same for every engine.
 
     Attributes:
-        name: a readable name, for the engine's own listing (letters, digits, ``-_.``).
+        name: a readable name for the engine's own listing (letters, digits, ``-_.``).
         folder: absolute path of the task's folder, shared by all nodes.
-        nodes: the nodes' names as the logs show them, one for each node, in the order of their indices.
-        ranks: how many ranks each node runs, same length as ``nodes``.
-        launch: ``"horovod"`` starts each rank with Horovod's variables, ``"mpi"`` leaves placing to an MPI launcher,
-            ``"single"`` runs the command once, on node 0.
+        nodes: the nodes' names as the logs show them, one per node, in the order of their indices.
+        ranks: how many ranks each node runs; as long as ``nodes``.
+        launch: a ``Launch``: ``"horovod"`` starts each rank with Horovod's variables, ``"mpi"`` leaves the placement
+            to an MPI launcher, ``"single"`` runs the command once, on node 0.
         command: the shell command line of one rank; the node expands its variables.
-        script: a file that must be there when the ranks start, or ""; the node expands its variables.
+        script: a file that must exist when the ranks start, or ""; the node expands its variables.
         preparation: a shell command line that runs once on each node before the ranks, or None.
-        prepare: ``"overlay"``, ``"host"`` or ``"skip"``: where the preparation may run.
+        prepare: a ``PreparationPlace``, ``"overlay"``, ``"host"`` or ``"skip"``: where the preparation may run.
         layers: absolute path of a directory on the node's own disk where prepared layers are kept from job to job,
             or "" for the task's folder.
-        environment: variables of every process, in the order in which they are expanded: a value may name the variables
-            before it, the node's own ones, and those of the process that started the runner.
+        environment: variables of every process, in the order in which they are expanded: a value may refer to the
+            variables before it, the node's own ones, and those of the process that started the runner.
         secrets: variables whose values are never shown and never expanded.
         logs: the directory (absolute) of stdout.txt, stderr.txt and the nodes' logs.
-        notices: lines that stand at the head of each execution log.
+        notices: lines at the top of each execution log.
         wall_seconds: the job's time limit in seconds, or None.
-        stall_seconds: how long all ranks of a node may neither write nor compute before the node looks into them, or
-            None for never.
-        stall_action: ``"warn"`` writes their stacks into the execution log, ``"stop"`` ends the task after that.
+        stall_seconds: how long all ranks of a node may neither write nor compute before the node examines them, or
+            None to never do so.
+        stall_action: a ``StallAction``: ``"warn"`` writes their stacks into the execution log, ``"stop"`` ends the task
+            after that.
         attempt: 1 for the first run, 2 after one requeue, and so on.
-        options: the engine's own settings, such as Slurm's partition; an engine refuses those it does not know.
+        options: the engine's own settings, such as Slurm's partition; an engine rejects those it does not know.
     """
 
     name: str
@@ -71,7 +100,7 @@ class Task:
     command: str
     script: str = ""
     preparation: str | None = None
-    prepare: str = "overlay"
+    prepare: str = PreparationPlace.OVERLAY
     layers: str = ""
     environment: Mapping[str, str] = field(factory=dict)
     secrets: Mapping[str, str] = field(factory=dict, repr=False)
@@ -79,13 +108,13 @@ class Task:
     notices: tuple[str, ...] = ()
     wall_seconds: float | None = None
     stall_seconds: float | None = None
-    stall_action: str = "warn"
+    stall_action: str = StallAction.WARN
     attempt: int = 1
     options: Mapping[str, str] = field(factory=dict)
 
     @property
     def size(self) -> int:
-        """The number of ranks in all."""
+        """The total number of ranks."""
         return sum(self.ranks)
 
     def write(self) -> Path:
@@ -109,14 +138,14 @@ class Task:
 
 @frozen(kw_only=True)
 class Status:
-    """How a task stands.
+    """The state of a task, and how it ended.
 
     Attributes:
-        state: one of ``STATES``; the last four are final.
-        exit_code: 0, the first failing rank's code, 128 + n for signal n, or None while nothing ended.
-        reason: why it ended otherwise than well, one of ``REASONS``; or why it still waits, in the engine's words; ""
+        state: a ``TaskState``, or the same word.
+        exit_code: 0, the first failing rank's code, 128 + n for signal n, or None while nothing has ended.
+        reason: why it failed, a ``StopReason`` or the same word; or why it is still waiting, in the engine's words; ""
             otherwise.
-        error: the same in a sentence, or "".
+        error: the same as a sentence, or "".
         node: the name of the node that failed first.
         rank: the first failing rank, or None.
         tail: the last lines of the first failing rank (or of the preparation).
@@ -137,14 +166,14 @@ class Status:
 
 
 class Engine(Protocol):
-    """What the service asks of an engine; an instance keeps nothing that the folder does not hold.
+    """What the service requires of an engine; an instance keeps nothing that the folder does not contain.
 
-    An engine whose nodes are machines that can be out of order may also have ``node_states() -> Mapping[str, str]``:
-    the names of those that take no tasks now, each with its state and the reason, in the engine's words.
+    An engine whose nodes are machines that can break may also have ``node_states() -> Mapping[str, str]``: the names of
+    those that currently accept no tasks, each with its state and the reason, in the engine's words.
     """
 
     def nodes(self) -> int:
-        """Returns how many nodes it can give at most."""
+        """Returns the largest number of nodes that it can provide."""
 
     def preview(self, task: Task) -> str:
         """Returns what ``submit`` would run, as text; pure."""
@@ -152,18 +181,18 @@ class Engine(Protocol):
     def submit(self, task: Task) -> str:
         """Starts a task and returns at once; the string alone identifies the run.
 
-        The caller may have been killed before it could keep the string: a second submit of the same folder returns the
-        run that is there instead of starting another.
+        The caller may have been killed before it could store the string: submitting the same folder again returns the
+        existing run instead of starting another.
 
         Raises:
-            EngineError: the engine cannot do what the task asks, or its command failed.
+            EngineError: the engine cannot do what the task requires, or its command failed.
         """
 
     def status(self, handles: Sequence[str]) -> Mapping[str, Status]:
-        """Returns how each run stands, all at once; never raises for a run that ended or is not known (``lost``)."""
+        """Returns the status of all runs at once; never raises for a run that has ended or is unknown (``lost``)."""
 
     def cancel(self, handle: str) -> None:
-        """Ends a run: gracefully, then by force; may be repeated, also when it is over already."""
+        """Ends a run: gracefully, then by force; may be repeated, even after the run has ended."""
 
 
 _ENGINES = {
@@ -172,40 +201,40 @@ _ENGINES = {
 }
 
 
-def load(name: str, **settings: Any) -> Engine:
+def load(name: str, **settings: object) -> Engine:
     """Returns an engine by its name.
 
     Args:
         name: the engine's name, or ``"package.module:Class"`` for one of your own.
-        settings: what its constructor takes, such as ``bin="/opt/slurm/bin"``; texts where they come from a command.
+        settings: what its constructor takes, such as ``bin="/opt/slurm/bin"``; a command line gives strings.
 
     Raises:
-        EngineError: there is no such engine, and the message lists those there are; or it has no such setting.
+        EngineError: there is no such engine, and the message lists the available ones; or it has no such setting.
         EngineMissingError: its programs are not installed.
     """
     module, _, attribute = _ENGINES.get(name, name).partition(":")
     if not attribute:
-        own = "or package.module:Class for one of your own"
-        raise EngineError(f"no engine {name!r}; there are: {', '.join(_ENGINES)}, {own}", engine=name)
+        own = "or package.module:Class for your own"
+        raise EngineError(f"there is no engine {name!r}; choose {', '.join(_ENGINES)}, {own}", engine=name)
     try:
         kind = getattr(importlib.import_module(module), attribute)
     except (ModuleNotFoundError, AttributeError) as error:
-        raise EngineError(f"there is no engine {name!r}: {error}", engine=name) from error
+        raise EngineError(f"the engine {name!r} cannot be loaded: {error}", engine=name) from error
     try:
         inspect.signature(kind).bind(**settings)
     except TypeError as error:
-        raise EngineError(f"the {name} engine has not got these settings: {error}", engine=name) from None
+        raise EngineError(f"the {name} engine does not accept these settings: {error}", engine=name) from None
     engine: Engine = kind(**settings)
     return engine
 
 
 def export(format: str, task: Task, notes: Sequence[str] = ()) -> str:
-    """Returns a task as a script that runs without batchhvd, but for the node runner's file where it names that.
+    """Returns a task as a script that runs without batchhvd, except for the node runner, to which it has the path.
 
     Args:
         format: ``"slurm"`` for a batch script, ``"horovodrun"`` for a script of the shell around Horovod's launcher.
-        task: the task; values of its secrets are left out.
-        notes: what has to be done by hand, one sentence each; the script lists them with its own.
+        task: the task; the values of its secrets are left out.
+        notes: what has to be done by hand, one sentence each; the script lists them together with its own.
 
     Raises:
         EngineError: there is no such format, or it cannot express the task at all.

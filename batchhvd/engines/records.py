@@ -1,66 +1,45 @@
-"""How a task stands, read from what its node runners wrote into its folder; the same for every engine."""
+"""The status of a task, read from what its node runners wrote into its folder; the same for every engine."""
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from batchhvd.engines.base import Status
+from batchhvd.engines.base import Status, TaskState
+from batchhvd.node.document import NodeRecord, StopRecord
+from batchhvd.node.guard import complete
+from batchhvd.node.records import declare, has_ended, read_node
+from batchhvd.node.records import read_stop as stop
+from batchhvd.node.state import NodeState, StopReason
 
-Document = dict[str, Any]
-
-
-def read(path: Path) -> Any:
-    """Returns a file's document, or None where there is no such file."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
+__all__ = ["complete", "declare", "nodes", "status", "stop"]
 
 
-def nodes(folder: Path, count: int) -> list[Document | None]:
+def nodes(folder: Path, count: int) -> list[NodeRecord | None]:
     """Returns the record of each node, None for those that have not begun."""
-    return [read(folder / f"node-{index}.json") for index in range(count)]
+    return [read_node(folder, index) for index in range(count)]
 
 
-def stop(folder: Path) -> Document | None:
-    """Returns why a task was stopped, or None where it was not."""
-    found: Document | None = read(folder / "stop.json")
-    return found
+def status(stop: StopRecord | None, records: Sequence[NodeRecord | None], *, attempt: int = 1) -> Status:
+    """Returns the status of a task, from its stop file and the records of its nodes.
 
+    A node that vanished before it ended must first get a record that says so (``complete``): None, or a record whose
+    state is not ``ended``, means that the node may still begin or continue.
 
-def declare(folder: Path, reason: str, *, node: str = "", error: str = "") -> bool:
-    """Makes ``stop.json`` and says whether this was the first to do so; every runner ends its ranks on seeing it."""
-    document: Document = {"reason": reason, "node": node, "rank": None, "exit_code": None, "error": error, "tail": []}
-    scratch = folder / f".stop.{os.getpid()}"
-    scratch.write_text(json.dumps(document), encoding="utf-8")
-    try:
-        os.link(scratch, folder / "stop.json")
-    except FileExistsError:
-        return False
-    finally:
-        scratch.unlink()
-    return True
-
-
-def status(stop: Mapping[str, Any] | None, records: Sequence[Document | None], *, attempt: int = 1) -> Status:
-    """Returns how a task stands, from its stop file and the records of its nodes.
-
-    A node that is gone without having ended must have been given a record that says so: here, None and a record whose
-    state is not ``ended`` mean that the node may still begin or go on.
+    Args:
+        stop: why the task was stopped, or None.
+        records: the record of each node, None for those that have not begun.
+        attempt: how often the engine itself has started the task, from 1.
     """
     begun = [record for record in records if record is not None]
     started = min((record["started"] for record in begun), default=None)
-    if len(begun) < len(records) or any(record["state"] != "ended" for record in begun):
+    if len(begun) < len(records) or not all(map(has_ended, begun)):
         return Status(state=_moving(begun), started=started, attempt=attempt)
-    ended = max(record["ended"] for record in begun)
-    if stop is None or not any(record["reason"] for record in begun):  # it came when all nodes had ended already
-        return Status(state="succeeded", exit_code=0, started=started, ended=ended, attempt=attempt)
+    ended = max(record["ended"] or 0.0 for record in begun)
+    if stop is None or not any(record["reason"] for record in begun):  # it was created after all nodes had ended
+        return Status(state=TaskState.SUCCEEDED, exit_code=0, started=started, ended=ended, attempt=attempt)
     return Status(
-        state="cancelled" if stop["reason"] == "cancelled" else "failed",
+        state=TaskState.CANCELLED if stop["reason"] == StopReason.CANCELLED else TaskState.FAILED,
         exit_code=stop["exit_code"],
         reason=stop["reason"],
         error=stop["error"],
@@ -73,8 +52,9 @@ def status(stop: Mapping[str, Any] | None, records: Sequence[Document | None], *
     )
 
 
-def _moving(begun: Sequence[Document]) -> str:
+def _moving(begun: Sequence[NodeRecord]) -> TaskState:
     states = {record["state"] for record in begun}
     if not states:
-        return "queued"
-    return "preparing" if "preparing" in states and not states & {"running", "ended"} else "running"
+        return TaskState.QUEUED
+    prepares = NodeState.PREPARING in states and not states & {NodeState.RUNNING, NodeState.ENDED}
+    return TaskState.PREPARING if prepares else TaskState.RUNNING

@@ -14,12 +14,11 @@ from pathlib import Path
 from batchhvd.engines.base import load
 from batchhvd.errors import EngineError
 from batchhvd.service import app, process
-from batchhvd.service.arm import storage_accounts as accounts
 from batchhvd.service.files.app import Files
 from batchhvd.service.http import holding
 from batchhvd.service.scheduler.task import Site
 from batchhvd.service.scheduler.tick import Scheduler
-from batchhvd.service.store import trash
+from batchhvd.service.store import accounts, trash
 from batchhvd.service.store.records import Store
 
 WRONG, IN_USE = 2, 3

@@ -8,7 +8,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,11 @@ from attrs import evolve
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from batchhvd._version import __version__
 from batchhvd.errors import AccessDeniedError, BadRequestError, NotFoundError, ServiceError
 from batchhvd.service.arm import groups as arm
 from batchhvd.service.arm import storage_accounts as accounts
-from batchhvd.service.batchai import clusters, jobs
-from batchhvd.service.batchai import file_servers as fileservers
-from batchhvd.service.batchai import output_files as outputs
-from batchhvd.service.batchai import workspaces as batchai
+from batchhvd.service.batchai.handlers import handlers
 from batchhvd.service.description.published import VERSION, Description, Operation
 from batchhvd.service.http import paging, tokens
 from batchhvd.service.http.exchange import Answer, Ask, FileService, Handler, Here, read_json
@@ -47,44 +45,10 @@ _ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
 _TOKEN = re.compile(r"/(?:[^/]+/)?(oauth2/token|oauth2/v2\.0/token)/?", re.IGNORECASE)
 _CONFIGURATION = re.compile(r"/([^/]+)/v2\.0/\.well-known/openid-configuration", re.IGNORECASE)
 _WRITES = frozenset({"PUT", "PATCH", "DELETE"})
+_DRY_RUN = "x-batchhvd-dry-run"
 _LARGEST = 4 * 1024 * 1024
 # A scheduler that is done this soon spares the client a second look.
 _PATIENCE, _STEP = 0.4, 0.02
-
-
-def handlers(description: Description) -> dict[str, Handler]:
-    """Returns what acts for each operation of the description."""
-    return {
-        "Operations_List": partial(batchai.list_operations, description),
-        "Usages_List": batchai.list_usages,
-        "Workspaces_List": batchai.list_workspaces,
-        "Workspaces_ListByResourceGroup": partial(batchai.list_children, "workspaces"),
-        "Workspaces_Create": batchai.create_workspace,
-        "Workspaces_Update": batchai.update_workspace,
-        "Workspaces_Delete": partial(batchai.delete, "workspaces"),
-        "Workspaces_Get": partial(batchai.get, "workspaces"),
-        "Experiments_ListByWorkspace": partial(batchai.list_children, "experiments"),
-        "Experiments_Create": batchai.create_experiment,
-        "Experiments_Delete": partial(batchai.delete, "experiments"),
-        "Experiments_Get": partial(batchai.get, "experiments"),
-        "Jobs_ListByExperiment": partial(batchai.list_children, "jobs"),
-        "Jobs_Create": jobs.create,
-        "Jobs_Delete": partial(batchai.delete, "jobs"),
-        "Jobs_Get": partial(batchai.get, "jobs"),
-        "Jobs_ListOutputFiles": outputs.list_files,
-        "Jobs_ListRemoteLoginInformation": jobs.list_logins,
-        "Jobs_Terminate": jobs.terminate,
-        "FileServers_Create": fileservers.create,
-        "FileServers_Delete": fileservers.delete,
-        "FileServers_Get": partial(batchai.get, "fileServers"),
-        "FileServers_ListByWorkspace": partial(batchai.list_children, "fileServers"),
-        "Clusters_Create": clusters.create,
-        "Clusters_Update": clusters.update,
-        "Clusters_Delete": partial(batchai.delete, "clusters"),
-        "Clusters_Get": partial(batchai.get, "clusters"),
-        "Clusters_ListByWorkspace": partial(batchai.list_children, "clusters"),
-        "Clusters_ListRemoteLoginInformation": clusters.list_logins,
-    }
 
 
 def build(
@@ -139,7 +103,7 @@ class App:
             return
         self._touch()
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        host = headers.get("host", "")
+        host, send = headers.get("host", ""), _named(send)
         if _HOSTS.fullmatch(host) and _for_files(host, scope):
             await self._here.files(scope, receive, send)
             return
@@ -166,9 +130,7 @@ class App:
 
     async def _act(self, request: Request, headers: Mapping[str, str], host: str, path: str) -> Answer:
         if not _HOSTS.fullmatch(host):
-            raise AccessDeniedError(
-                f"This service does not answer for the host '{host}'.", status=403, code="HostNotAllowed"
-            )
+            raise AccessDeniedError(f"This service does not answer for the host '{host}'.", code="HostNotAllowed")
         base = f"{_scheme(request, headers)}://{host}"
         public = await self._public(request, path, base)
         if public is not None:
@@ -178,8 +140,9 @@ class App:
             return summary.answer(self._here)
         query = _query(request)
         body = await _body(request)
-        act = self._prepare(request.method, path, query, body, base)
-        return await self._settle(self._do(request.method, act))
+        dry_run = _dry_run(headers)
+        act = self._prepare(request.method, path, query, body, base, dry_run)
+        return act() if dry_run else await self._settle(self._do(request.method, act))
 
     def _do(self, method: str, act: Callable[[], Answer]) -> Answer:
         """Acts; what writes does so in one transaction, so that the scheduler cannot take a parent away meanwhile."""
@@ -227,13 +190,17 @@ class App:
                 code="AuthenticationFailed",
             )
 
-    def _prepare(self, method: str, path: str, query: dict[str, str], body: bytes, base: str) -> Callable[[], Answer]:
+    def _prepare(
+        self, method: str, path: str, query: dict[str, str], body: bytes, base: str, dry_run: bool
+    ) -> Callable[[], Answer]:
         """Returns the checked request as something to call."""
         match = self._match(method, path, query)
+        if dry_run and not (isinstance(match.target, Operation) and match.target.id == "Jobs_Create"):
+            raise BadRequestError(f"{_DRY_RUN} is possible only for creating a job.", code="DryRunNotSupported")
         _check_subscription(match.names.get("subscriptionId") or match.names.get("subscription"))
         if "api-version" not in query:
-            raise BadRequestError("The query has no api-version.", status=400, code="MissingApiVersionParameter")
-        ask = Ask(method, path, match.names, query, read_json(body), base)
+            raise BadRequestError("The query has no api-version.", code="MissingApiVersionParameter")
+        ask = Ask(method, path, match.names, query, read_json(body), base, dry_run=dry_run)
         if isinstance(match.target, Operation):
             return partial(self._handlers[match.target.id], self._here, self._checked(match.target, ask))
         return partial(match.target, self._here, ask)
@@ -258,6 +225,25 @@ class App:
         return self._routes.match(method, path)
 
 
+def _named(send: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
+    """Returns a ``send`` that adds to each answer which service gave it."""
+
+    async def named(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [(b"x-batchhvd-service", __version__.encode()), *message["headers"]]}
+        await send(message)
+
+    return named
+
+
+def _dry_run(headers: Mapping[str, str]) -> bool:
+    """Says whether a request is only to be checked; a word that could be meant so must not create anything."""
+    word = headers.get(_DRY_RUN, "false").lower()
+    if word not in ("true", "false"):
+        raise BadRequestError(f"{_DRY_RUN} must be true or false, not '{word}'.", code="InvalidHeaderValue")
+    return word == "true"
+
+
 def _for_files(host: str, scope: Mapping[str, Any]) -> bool:
     if _FILE_HOST.match(host):
         return True
@@ -278,7 +264,7 @@ def _query(request: Request) -> dict[str, str]:
         text = request.scope["query_string"].decode("ascii")
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=100)
     except ValueError as error:
-        raise BadRequestError("The query is not UTF-8, or too long.", status=400, code="InvalidRequestUri") from error
+        raise BadRequestError("The query is not UTF-8, or too long.", code="InvalidRequestUri") from error
     return {name.lower(): value for name, value in pairs}
 
 
@@ -299,7 +285,6 @@ def _check_subscription(subscription: str | None) -> None:
     if subscription is not None and subscription.lower() != SUBSCRIPTION:
         raise NotFoundError(
             f"The subscription '{subscription}' could not be found; the only one here is {SUBSCRIPTION}.",
-            status=404,
             code="SubscriptionNotFound",
         )
 
@@ -308,7 +293,6 @@ def _check_version(version: str) -> None:
     if version != VERSION:
         raise BadRequestError(
             f"The api-version '{version}' is not supported for Microsoft.BatchAI; {VERSION} is.",
-            status=400,
             code="InvalidApiVersionParameter",
         )
 

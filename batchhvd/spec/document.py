@@ -1,4 +1,4 @@
-"""What job and cluster files have in common: opening, merging, hiding keys, and errors that know their place."""
+"""What job and cluster files have in common: opening, merging, hiding keys, and errors that say where."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from typing import Any
 from batchhvd.errors import SpecError
 from batchhvd.spec import placeholders
 from batchhvd.spec import schema as jobschema
-from batchhvd.spec.json_source import Source
+from batchhvd.spec.json_source import JsonSource
 from batchhvd.spec.placeholders import Mountable
+from batchhvd.wire.facts.documents import Body, Document
 from batchhvd.wire.facts.secrets import SECRET_FIELDS
 
 _SCHEMA = "https://raw.githubusercontent.com/Azure/BatchAI/master/schemas/2018-05-01/{}.json"
 
 
 def opened(
-    source: Source, kind: str, account: object = None, mounts: Mapping[str, Mountable] | None = None
-) -> tuple[Source, tuple[str, ...]]:
+    source: JsonSource, kind: str, account: object = None, mounts: Mapping[str, Mountable] | None = None
+) -> tuple[JsonSource, tuple[str, ...]]:
     """Checks a document, fills its placeholders and returns it with the warnings, which are also given to Python's own.
 
     Args:
@@ -42,7 +43,7 @@ def opened(
 
 
 @contextmanager
-def placed(source: Source, pointer: str) -> Iterator[None]:
+def placed(source: JsonSource, pointer: str) -> Iterator[None]:
     """Gives an error of a value its place in the document that the value is read from."""
     try:
         yield
@@ -50,14 +51,14 @@ def placed(source: Source, pointer: str) -> Iterator[None]:
         raise source.fault(pointer + error.pointer, error.problem, error.remedy) from error
 
 
-def written(path: str | os.PathLike[str], kind: str, document: Mapping[str, Any]) -> None:
-    """Writes a document as the published files look: four blanks, the schema first."""
+def written(path: str | os.PathLike[str], kind: str, document: Document) -> None:
+    """Writes a document as the published files look: indented by four spaces, the schema first."""
     text = json.dumps({"$schema": _SCHEMA.format(kind), **document}, indent=4, ensure_ascii=False)
     Path(path).write_text(text + "\n", encoding="utf-8")
 
 
-def merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns two objects in one, object by object; where both hold something else, the second wins."""
+def merged(base: Document, more: Document) -> Body:
+    """Returns two objects in one, object by object; if both hold another value, the second wins."""
     result = dict(base)
     for name, value in more.items():
         both = isinstance(value, Mapping) and isinstance(result.get(name), Mapping)
@@ -66,7 +67,7 @@ def merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def cleaned(value: Any) -> Any:
-    """Returns a document without what says nothing: nulls, empty objects and empty lists, inside out."""
+    """Returns a document without nulls, empty objects and empty lists, from the inside out."""
     if isinstance(value, Mapping):
         items = {name: cleaned(item) for name, item in value.items()}
         return {name: item for name, item in items.items() if item not in (None, {}, [])}
@@ -76,7 +77,7 @@ def cleaned(value: Any) -> Any:
 
 
 def public(value: Any) -> Any:
-    """Returns a document without keys and passwords (and without the objects that held nothing else)."""
+    """Returns a document without keys and passwords (and without objects that held nothing else)."""
     if isinstance(value, Mapping):
         kept = {name: public(item) for name, item in value.items() if name not in SECRET_FIELDS}
         return {name: item for name, item in kept.items() if item != {} or value[name] == {}}

@@ -1,4 +1,4 @@
-"""``python -m batchhvd.trainer [train | bench | parity | check] …``: trains where nothing else is said."""
+"""``python -m batchhvd.trainer [train | bench | parity | check] …``: trains unless told otherwise."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-COMMANDS = ("train", "bench", "parity", "check")
+COMMANDS = {
+    "train": "batchhvd.trainer.train",
+    "bench": "batchhvd.trainer.measure.bench",
+    "parity": "batchhvd.trainer.measure.certificate",
+    "check": "batchhvd.trainer.check.__main__",
+}
 
 
 def main(argv: Sequence[str]) -> int:
     """Runs one of the trainer's commands and returns its exit code."""
     name, rest = (argv[0], argv[1:]) if argv and argv[0] in COMMANDS else ("train", argv)
-    command = importlib.import_module(f"batchhvd.trainer.{name}")
+    command = importlib.import_module(COMMANDS[name])
     return int(command.main(rest))
 
 

@@ -1,15 +1,16 @@
-"""What must be decided before Keras is imported: backend, threads, oneDNN, and this rank's GPU.
+"""What must be decided before Keras is imported: backend, threads, oneDNN, and the GPU of this rank.
 
-Frameworks read these environment variables once, at their import; what the user has set is left as it is.
+Frameworks read these environment variables once, when they are imported. Values that the user has set are kept.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 from collections.abc import MutableMapping
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from batchhvd.errors import SpecError
 
@@ -19,30 +20,30 @@ LOCAL_SIZE = ("HOROVOD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_
 
 
 def prepare(environ: MutableMapping[str, str] | None = None, cores: int | None = None) -> str:
-    """Sets what is unset, and returns the name of the Keras backend.
+    """Sets the variables that are not set yet, and returns the name of the Keras backend.
 
     Args:
-        environ: the environment to change; None means this process's.
-        cores: how many this process may use; None asks the system.
+        environ: the environment to change; None means that of this process.
+        cores: how many cores this process may use; None asks the system.
 
     Raises:
-        SpecError: neither TensorFlow nor PyTorch is installed.
+        SpecError: Neither TensorFlow nor PyTorch is installed.
     """
     environ = os.environ if environ is None else environ
     cores = cores or len(os.sched_getaffinity(0))
     threads = str(max(1, cores // _first(environ, LOCAL_SIZE, 1)))
     settings = {
         "KERAS_BACKEND": environ.get("KERAS_BACKEND") or _installed(),
-        "TF_ENABLE_ONEDNN_OPTS": "1",  # off by default on some processors; 1.4 to 2.5 times as fast here
+        "TF_ENABLE_ONEDNN_OPTS": "1",  # off by default on some processors; makes this training 1.4 to 2.5 times as fast
         "TF_NUM_INTRAOP_THREADS": threads,
         "TF_NUM_INTEROP_THREADS": "1",
         "OMP_NUM_THREADS": threads,
-        "TF_CPP_MIN_LOG_LEVEL": "2",  # its notices about missing GPUs, from every rank
+        "TF_CPP_MIN_LOG_LEVEL": "2",  # hides the notices about missing GPUs that every rank prints
         "TF_FORCE_GPU_ALLOW_GROWTH": "true",
     }
     if GPU_DRIVER.exists():
-        # With hundreds of steps a second the host must be ahead of the GPU: it notices Horovod's usual cycle of 1 ms,
-        # and must not wait until the gradients have arrived.
+        # At hundreds of steps a second the host must stay ahead of the GPU: Horovod's usual cycle of 1 ms is too long,
+        # and the host must not wait until the gradients have arrived.
         settings |= {"HOROVOD_CYCLE_TIME": "0.1", "HOROVOD_ENABLE_ASYNC_COMPLETION": "1"}
     for name, value in settings.items():
         environ.setdefault(name, value)
@@ -51,7 +52,7 @@ def prepare(environ: MutableMapping[str, str] | None = None, cores: int | None =
 
 
 def _pin(environ: MutableMapping[str, str]) -> None:
-    # One GPU per rank of a node. Where none is there, the variable means nothing.
+    # One GPU for each rank of a node. Without GPUs the variable has no effect.
     local_rank = _first(environ, LOCAL_RANK, -1)
     if local_rank >= 0 and _first(environ, LOCAL_SIZE, 1) > 1:
         visible = environ.get("CUDA_VISIBLE_DEVICES", "")
@@ -71,14 +72,14 @@ def _installed() -> str:
 
 
 def precision(wanted: str = "auto", cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """Returns the Keras dtype policy: ``"mixed_bfloat16"`` where the hardware multiplies bfloat16 fast.
+    """Returns the Keras dtype policy: ``"mixed_bfloat16"`` if the hardware multiplies bfloat16 fast.
 
-    That is on GPUs since Ampere and on processors with AMX, where the tutorial's network trains three times as fast;
-    weights stay in float32. ``cpuinfo`` is Linux's; where it is missing the answer is ``"float32"``.
+    GPUs since Ampere do, and so do processors with AMX, on which the tutorial's network trains three times as fast.
+    Weights stay in float32. On systems other than Linux, which have no ``cpuinfo``, the answer is ``"float32"``.
 
     Args:
         wanted: ``"float32"``, ``"bfloat16"``, or ``"auto"``.
-        cpuinfo: the system's list of what the processor can do.
+        cpuinfo: the file in which the system lists the features of the processor.
     """
     if wanted != "auto":
         return "mixed_bfloat16" if wanted == "bfloat16" else wanted
@@ -87,14 +88,14 @@ def precision(wanted: str = "auto", cpuinfo: Path = Path("/proc/cpuinfo")) -> st
 
 
 def compiled(wanted: str = "auto") -> bool:
-    """Tells whether the training step is compiled and recorded: where PyTorch drives a GPU, if nothing else is said."""
+    """Returns whether the training step is compiled and recorded; ``"auto"`` does so if PyTorch uses a GPU."""
     return gpu() if wanted == "auto" else wanted == "compiled"
 
 
 def seed(number: int) -> None:
     """Seeds Python, numpy and the Keras backend.
 
-    Keras's own ``set_random_seed`` does the same and, on PyTorch, imports TensorFlow for it where that is installed.
+    Keras's own ``set_random_seed`` does the same, but on the PyTorch backend it also imports TensorFlow if installed.
     """
     import random
 
@@ -114,16 +115,14 @@ def _bfloat16_gpu() -> bool:
 
 
 def gpu() -> bool:
-    """Tells whether PyTorch is the backend and drives an NVIDIA GPU."""
+    """Returns whether PyTorch is the backend and can use an NVIDIA GPU."""
     return os.environ.get("KERAS_BACKEND") == "torch" and bool(_torch().cuda.is_available())
 
 
 def gpu_name() -> str:
-    """Returns what PyTorch calls the GPU of this rank."""
+    """Returns PyTorch's name of the GPU of this rank."""
     return str(_torch().cuda.get_device_name())
 
 
-def _torch() -> Any:
-    import torch
-
-    return torch
+def _torch() -> ModuleType:
+    return importlib.import_module("torch")

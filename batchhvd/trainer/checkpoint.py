@@ -1,27 +1,33 @@
-"""Checkpoints that are whole or not there, and resume exactly: epoch, step, weights, optimizer, random state.
+"""Checkpoints that are complete or absent, and resume exactly: epoch, step, weights, optimizer, random state.
 
-One file holds one checkpoint: arrays and a JSON note in numpy's ``.npz`` format. It is written beside its place,
-forced to the disk and renamed, so a process that is killed at any moment leaves the one before. Rank 0 writes and
-reads; the other ranks get everything from it, so a folder that only its node sees is enough.
+One file holds one checkpoint: arrays and a JSON note in numpy's ``.npz`` format. It is written under a temporary
+name, forced to the disk and renamed, so a process that is killed at any moment leaves the previous checkpoint. Rank 0
+writes and reads; the other ranks receive everything from rank 0, so a folder on the node of rank 0 is enough.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import random
 import re
 import warnings
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from attrs import field, frozen
 
 from batchhvd.errors import SpecError
+from batchhvd.trainer.hvd.collective import allgather_object, broadcast_object
+from batchhvd.trainer.hvd.variable import as_array
+from batchhvd.trainer.hvd.world import world
+from batchhvd.trainer.random_state import RandomState, random_state, set_random_state
+
+if TYPE_CHECKING:
+    import keras
 
 _NAME = re.compile(r"checkpoint-(\d{5,})\.npz")
 _NOTE = "note"
@@ -29,33 +35,33 @@ _NOTE = "note"
 
 @frozen
 class Snapshot:
-    """What one checkpoint holds.
+    """The content of one checkpoint.
 
     Attributes:
-        epoch: epochs that were finished; the next one has this number, counted from 0.
-        step: steps that the optimizer had made.
-        ranks: how many ranks there were.
+        epoch: number of finished epochs; the next epoch has this number, counted from 0.
+        step: number of steps that the optimizer had made.
+        ranks: how many ranks trained.
         weights: the model's, in Keras's order.
         optimizer: the optimizer's variables, in Keras's order.
-        randomness: each rank's random state.
+        randomness: the random state of each rank.
     """
 
     epoch: int
     step: int
     ranks: int
-    weights: list[Any] = field(repr=False)
-    optimizer: list[Any] = field(repr=False)
-    randomness: Sequence[Mapping[str, Any]] = field(repr=False)
+    weights: list[np.ndarray] = field(repr=False)
+    optimizer: list[np.ndarray] = field(repr=False)
+    randomness: Sequence[RandomState] = field(repr=False)
 
 
 @frozen
-class Progress:
-    """Where training goes on.
+class TrainingPosition:
+    """The point from which training continues.
 
     Attributes:
         epoch: the next epoch, counted from 0, for ``fit(initial_epoch=...)``.
         step: steps made so far.
-        ranks: how many ranks the checkpoint came from; 0 where there was none.
+        ranks: how many ranks wrote the checkpoint; 0 if there was no checkpoint.
     """
 
     epoch: int = 0
@@ -68,22 +74,22 @@ class Checkpoints:
     """The checkpoints of one training, in one folder.
 
     Attributes:
-        folder: where they lie; made when the first is written.
-        keep: how many of the newest stay.
+        folder: where they are; created when the first is written.
+        keep: how many of the newest are kept.
     """
 
     folder: Path = field(converter=Path)
     keep: int = 3
 
     def paths(self) -> list[Path]:
-        """Lists the checkpoints, the oldest first."""
+        """Returns the checkpoints, oldest first."""
         found = ((_NAME.fullmatch(path.name), path) for path in self.folder.glob("checkpoint-*.npz"))
         return [path for _, path in sorted((int(match[1]), path) for match, path in found if match)]
 
     def write(self, snapshot: Snapshot) -> Path:
-        """Writes one, and removes those that are too old. Only one process may do this at a time."""
+        """Writes a checkpoint and removes those that are too old. Only one process may do this at a time."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._remove_old()  # what a writer that was killed has left: there is never more than one too many
+        self._remove_old()  # left by a writer that was killed: there is never more than one too many
         path = self.folder / f"checkpoint-{snapshot.epoch:05d}.npz"
         partial = path.with_suffix(".part")
         with partial.open("wb") as stream:
@@ -100,20 +106,20 @@ class Checkpoints:
             old.unlink()
 
     def latest(self) -> Snapshot | None:
-        """Reads the newest one, None where there is none.
+        """Returns the newest checkpoint, or None if there is none.
 
-        One that cannot be read, as after a fault of the disk, is passed over with a warning.
+        A checkpoint that cannot be read, for example after a disk fault, is skipped with a warning.
         """
         for path in reversed(self.paths()):
             try:
                 return _unpack(path)
             except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-                warnings.warn(f"{path} cannot be read ({error}); taking the one before", stacklevel=2)
+                warnings.warn(f"{path} cannot be read ({error}); taking the previous checkpoint", stacklevel=2)
         return None
 
 
 def _sync(folder: Path) -> None:
-    """Forces the renaming to the disk."""
+    """Forces the rename to the disk."""
     number = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(number)
@@ -129,9 +135,9 @@ def _pack(snapshot: Snapshot) -> dict[str, Any]:
         for rank, state in enumerate(snapshot.randomness)
         for name, value in state.items()
     }
-    note: dict[str, Any] = {"epoch": snapshot.epoch, "step": snapshot.step, "ranks": snapshot.ranks}
+    note: dict[str, object] = {"epoch": snapshot.epoch, "step": snapshot.step, "ranks": snapshot.ranks}
     note |= {"weights": len(snapshot.weights), "optimizer": len(snapshot.optimizer)}
-    # Types that numpy does not know by itself (bfloat16) would come back as raw bytes: their names go along.
+    # Types unknown to numpy itself (bfloat16) would come back as raw bytes, so their names are stored too.
     note["types"] = {name: str(array.dtype) for name, array in arrays.items() if array.dtype.kind == "V"}
     return {**arrays, _NOTE: np.asarray(json.dumps(note))}
 
@@ -142,7 +148,7 @@ def _unpack(path: Path) -> Snapshot:
         arrays = {name: _typed(archive[name], note["types"].get(name)) for name in archive.files if name != _NOTE}
     weights = [arrays[f"weight/{number:05d}"] for number in range(note["weights"])]
     optimizer = [arrays[f"optimizer/{number:05d}"] for number in range(note["optimizer"])]
-    randomness: list[dict[str, Any]] = [{} for _ in range(note["ranks"])]
+    randomness: list[dict[str, str | np.ndarray]] = [{} for _ in range(note["ranks"])]
     for name, array in arrays.items():
         kind, _, rest = name.partition("/")
         if kind == "random":
@@ -151,7 +157,7 @@ def _unpack(path: Path) -> Snapshot:
     return Snapshot(note["epoch"], note["step"], note["ranks"], weights, optimizer, randomness)
 
 
-def _typed(array: Any, name: str | None) -> Any:
+def _typed(array: np.ndarray, name: str | None) -> np.ndarray:
     if name is None:
         return array
     import ml_dtypes
@@ -159,75 +165,69 @@ def _typed(array: Any, name: str | None) -> Any:
     return array.view(np.dtype(getattr(ml_dtypes, name)))
 
 
-def take(model: Any, epoch: int) -> Snapshot | None:
-    """Takes a snapshot on all ranks together; rank 0 gets it, the others None.
+def take(model: keras.Model, epoch: int) -> Snapshot | None:
+    """Takes a snapshot on all ranks together; returns it on rank 0 and None on the others.
 
     Args:
         model: built and compiled.
-        epoch: how many epochs are finished.
+        epoch: number of finished epochs.
     """
-    from batchhvd.trainer.hvd.collective import allgather_object
-    from batchhvd.trainer.hvd.world import world
-
     randomness = allgather_object(random_state(model), "randomness")
     if world().rank != 0:
         return None
-    optimizer = [_array(variable) for variable in model.optimizer.variables]
-    step = int(_array(model.optimizer.iterations))
-    return Snapshot(epoch, step, world().size, [_array(weight) for weight in model.weights], optimizer, randomness)
+    optimizer = [as_array(variable) for variable in model.optimizer.variables]
+    step = int(as_array(model.optimizer.iterations))
+    return Snapshot(epoch, step, world().size, [as_array(weight) for weight in model.weights], optimizer, randomness)
 
 
-def restore(model: Any, checkpoints: Checkpoints) -> Progress:
-    """Puts the newest checkpoint into a model on all ranks together, and returns where to go on.
+def restore(model: keras.Model, checkpoints: Checkpoints) -> TrainingPosition:
+    """Restores the newest checkpoint into a model on all ranks together, and returns where to continue.
 
-    Any number of ranks may resume. With the same number all goes on exactly. With another one, the random states of
-    the ranks that were there go on, the optimizer's step number is set to as many samples, and the learning rate
-    stays the one that the optimizer was made with, since it was chosen for the new number.
+    Any number of ranks may resume. With the same number, training continues exactly. With another number, ranks that
+    existed before continue their random states, the optimizer's step number is converted so that it stands for as many
+    samples, and the learning rate stays the one that the optimizer was made with, since that suits the new number.
 
     Args:
         model: built and compiled as when the checkpoint was written.
-        checkpoints: where to look; only rank 0 does.
+        checkpoints: where to look; only rank 0 looks.
 
     Returns:
-        Epoch 0 where there is no checkpoint.
+        Epoch 0 if there is no checkpoint.
 
     Raises:
-        SpecError: the model is not built, or is another one.
+        SpecError: The model is not built, or does not match the checkpoint.
     """
-    from batchhvd.trainer.hvd.collective import broadcast_object
-    from batchhvd.trainer.hvd.world import world
-
     if not model.built:
         raise SpecError("a model must be built before a checkpoint is restored", remedy="call it on a batch once")
     if not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
     snapshot: Snapshot | None = broadcast_object(checkpoints.latest() if world().rank == 0 else None, 0, "checkpoint")
     if snapshot is None:
-        return Progress()
+        return TrainingPosition()
     _assign(model.weights, snapshot.weights, "weights")
     step = _restore_optimizer(model.optimizer, snapshot, world().size)
     if world().rank < len(snapshot.randomness):
         _resumed[model] = snapshot.randomness[world().rank]
         set_random_state(model, _resumed[model])
-    return Progress(snapshot.epoch, step, snapshot.ranks)
+    return TrainingPosition(snapshot.epoch, step, snapshot.ranks)
 
 
-# The random states of models that were restored and have not been trained since.
-_resumed: WeakKeyDictionary[Any, Mapping[str, Any]] = WeakKeyDictionary()
+# The random states of models that were restored and have not been trained since then.
+_resumed: WeakKeyDictionary[keras.Model, RandomState] = WeakKeyDictionary()
 
 
-def begin_training(model: Any) -> None:
-    """Puts a restored model's random state back once more, now that its first step begins.
+def begin_training(model: keras.Model) -> None:
+    """Restores the random state of a restored model a second time, just before its first step.
 
-    On PyTorch Keras's ``fit`` draws random numbers before it: it tries the model on symbols, and opens its data.
+    On PyTorch, Keras's ``fit`` draws random numbers before that step: it traces the model and opens the data.
     """
     state = _resumed.pop(model, None)
     if state is not None:
         set_random_state(model, state)
 
 
-def _restore_optimizer(optimizer: Any, snapshot: Snapshot, ranks: int) -> int:
-    """Puts the optimizer's variables back and returns its step; see `restore` for another number of ranks."""
+def _restore_optimizer(optimizer: keras.optimizers.Optimizer, snapshot: Snapshot, ranks: int) -> int:
+    """Restores the variables of the optimizer and returns its step; see `restore` for another number of ranks."""
     arrays = list(snapshot.optimizer)
     if ranks != snapshot.ranks:
         every = getattr(optimizer, "inner_optimizer", optimizer).gradient_accumulation_steps or 1
@@ -236,12 +236,12 @@ def _restore_optimizer(optimizer: Any, snapshot: Snapshot, ranks: int) -> int:
                 scaled = arrays[place] * snapshot.ranks / ranks
                 arrays[place] = np.asarray(round(float(scaled) / every) * every, arrays[place].dtype)
             elif variable.name == "learning_rate":
-                arrays[place] = _array(variable)
+                arrays[place] = as_array(variable)
     _assign(optimizer.variables, arrays, "optimizer variables")
-    return int(_array(optimizer.iterations))
+    return int(as_array(optimizer.iterations))
 
 
-def _assign(variables: Any, arrays: list[Any], what: str) -> None:
+def _assign(variables: Sequence[keras.Variable], arrays: list[np.ndarray], what: str) -> None:
     if [tuple(variable.shape) for variable in variables] != [tuple(array.shape) for array in arrays]:
         raise SpecError(
             f"the checkpoint's {len(arrays)} {what} do not fit the model's {len(variables)}",
@@ -249,55 +249,3 @@ def _assign(variables: Any, arrays: list[Any], what: str) -> None:
         )
     for variable, array in zip(variables, arrays, strict=True):
         variable.assign(array)
-
-
-def random_state(model: Any) -> dict[str, Any]:
-    """Returns this rank's random state: Python's, numpy's, PyTorch's where it is the backend, and the layers' own."""
-    import keras
-
-    version, numbers, gauss = random.getstate()
-    kind, keys, position, has_gauss, cached = np.random.get_state()
-    state = {
-        "python": json.dumps([version, list(numbers), gauss]),
-        "numpy": keys,
-        "numpy_rest": json.dumps([str(kind), int(position), int(has_gauss), float(cached)]),
-        **{f"layer{number:05d}": _array(variable) for number, variable in enumerate(_seeds(model))},
-    }
-    if keras.config.backend() == "torch":
-        import torch
-
-        state["torch"] = torch.get_rng_state().numpy()
-        if torch.cuda.is_available():
-            state["cuda"] = torch.cuda.get_rng_state().numpy()
-    return state
-
-
-def set_random_state(model: Any, state: Mapping[str, Any]) -> None:
-    """Puts a random state back. Layers that the state does not know go on as they are."""
-    import keras
-
-    version, numbers, gauss = json.loads(str(state["python"]))
-    random.setstate((version, tuple(numbers), gauss))
-    kind, position, has_gauss, cached = json.loads(str(state["numpy_rest"]))
-    np.random.set_state((kind, state["numpy"], position, has_gauss, cached))
-    for number, variable in enumerate(_seeds(model)):
-        if f"layer{number:05d}" in state:
-            variable.assign(state[f"layer{number:05d}"])
-    if keras.config.backend() == "torch" and "torch" in state:
-        import torch
-
-        torch.set_rng_state(torch.as_tensor(state["torch"]))
-        if "cuda" in state and torch.cuda.is_available():
-            torch.cuda.set_rng_state(torch.as_tensor(state["cuda"]))
-
-
-def _seeds(model: Any) -> list[Any]:
-    """Returns the states of random layers, such as dropout: variables that are neither weight nor metric."""
-    others = {id(variable) for variable in [*model.weights, *model.metrics_variables]}
-    return [variable for variable in model.variables if id(variable) not in others]
-
-
-def _array(variable: Any) -> Any:
-    import keras
-
-    return np.asarray(keras.ops.convert_to_numpy(getattr(variable, "value", variable)))

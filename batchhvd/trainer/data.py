@@ -1,6 +1,6 @@
-"""Pictures and labels: CIFAR-10, scikit-learn's digits, or a user's own .npz, always as whole arrays in memory.
+"""Pictures and labels: CIFAR-10, scikit-learn's digits, or a user's own .npz, always as complete arrays in memory.
 
-Reading is the same on every rank; who trains on which picture is decided in :mod:`batchhvd.trainer.shard`.
+Every rank reads the same; :mod:`batchhvd.trainer.shard` decides which rank trains on which picture.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
 from batchhvd.errors import SpecError
 
@@ -25,22 +26,22 @@ DIGITS_TESTED = 360  # a fifth of 1,797
 
 @attrs.frozen(eq=False)
 class Data:
-    """Holds one data set, split into training and test.
+    """A data set, split into training and test.
 
     Attributes:
-        name: what the user called it.
+        name: the name that the user gave.
         x_train, x_test: pictures, uint8 (n, height, width, channels), 0 to 255.
         y_train, y_test: labels, int64 (n,), from 0.
         classes: how many different labels there are.
-        flip: whether a mirrored picture still shows the same thing (a digit does not).
+        flip: whether a mirrored picture still shows the same thing (that of a digit does not).
         shift: by how many pixels a picture may be moved in training.
     """
 
     name: str
-    x_train: Any = attrs.field(repr=False)
-    y_train: Any = attrs.field(repr=False)
-    x_test: Any = attrs.field(repr=False)
-    y_test: Any = attrs.field(repr=False)
+    x_train: NDArray[np.uint8] = attrs.field(repr=False)
+    y_train: NDArray[np.int64] = attrs.field(repr=False)
+    x_test: NDArray[np.uint8] = attrs.field(repr=False)
+    y_test: NDArray[np.int64] = attrs.field(repr=False)
     classes: int
     flip: bool = True
     shift: int = 4
@@ -52,10 +53,10 @@ def load(name: str, data_dir: str | None = None) -> Data:
     Args:
         name: ``"digits"``, ``"cifar10"`` or the path of an .npz file.
         data_dir: for CIFAR-10, a folder with the standard python batches (or with cifar-10-batches-py); None lets
-            Keras fetch and keep it.
+            Keras download and cache it.
 
     Raises:
-        SpecError: there is no such data set, a file is missing, or one does not hold what it should.
+        SpecError: There is no such data set, a file is missing, or a file has the wrong content.
     """
     if name == "digits":
         return digits()
@@ -66,14 +67,14 @@ def load(name: str, data_dir: str | None = None) -> Data:
     raise SpecError(f"there is no data set {name!r}", remedy=f"take one of {', '.join(DATASETS)}, or a file *.npz")
 
 
-# --- digits: real data that needs no network -----------------------------------------------------------------------
+# --- digits: real data that does not need a network ----------------------------------------------------------------
 
 
 def digits() -> Data:
     """Reads scikit-learn's 1,797 handwritten digits, enlarged to 32×32×3.
 
-    The last 360 are the test set, in the file's order, which goes from writer to writer: most of the tested
-    handwriting is of people that training never saw. Source: UCI, Optical Recognition of Handwritten Digits.
+    The last 360 are the test set. The file is ordered by writer, so most of the handwriting in the test set is of
+    people whom training never saw. Source: UCI, Optical Recognition of Handwritten Digits.
     """
     table = _digits_table()  # (1797, 65)
     small = (table[:, :64].reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)  # (1797, 8, 8)
@@ -83,8 +84,8 @@ def digits() -> Data:
     return Data("digits", images[:cut], labels[:cut], images[cut:], labels[cut:], classes=10, flip=False, shift=3)
 
 
-def _digits_table() -> Any:
-    # Importing scikit-learn takes every rank seconds, and all that is needed is one file of its package.
+def _digits_table() -> NDArray[np.float64]:
+    # Importing scikit-learn takes seconds on every rank, and only one file of its package is needed.
     spec = importlib.util.find_spec("sklearn")
     if spec is None or not spec.submodule_search_locations:
         raise SpecError("the digits come with scikit-learn, which is not installed", remedy="pip install scikit-learn")
@@ -103,7 +104,7 @@ def cifar10_from(folder: Path) -> Data:
     Source: the file layout of https://www.cs.toronto.edu/~kriz/cifar.html (``data`` uint8 (n, 3072), channels first).
 
     Raises:
-        SpecError: a batch is missing, or is not what it should be.
+        SpecError: A batch is missing or has the wrong content.
     """
     inner = folder / "cifar-10-batches-py"
     found = inner if inner.is_dir() else folder
@@ -115,10 +116,10 @@ def cifar10_from(folder: Path) -> Data:
 
 
 def cifar10_from_keras() -> Data:
-    """Fetches CIFAR-10 with Keras's own loader: once per node, under a lock, checked against its SHA-256.
+    """Downloads CIFAR-10 with Keras's own loader: once per node, under a lock, checked against its SHA-256.
 
     Raises:
-        SpecError: it is not in Keras's cache and could not be fetched.
+        SpecError: It is not in Keras's cache and could not be downloaded.
     """
     import keras
 
@@ -126,16 +127,16 @@ def cifar10_from_keras() -> Data:
     with _locked(cache / "cifar10.lock"):
         try:
             (x_train, y_train), (x_test, y_test) = keras.datasets.cifar10.load_data()
-        except Exception as error:  # Keras raises a bare Exception where the network fails
+        except Exception as error:  # Keras raises a bare Exception if the network fails
             raise SpecError(
-                f"CIFAR-10 could not be fetched: {error}",
+                f"CIFAR-10 could not be downloaded: {error}",
                 remedy="give --data-dir with a folder that holds cifar-10-batches-py, or take --dataset digits",
             ) from error
     arrays = (x_train, y_train.ravel().astype(np.int64), x_test, y_test.ravel().astype(np.int64))
     return Data("cifar10", *arrays, classes=10)
 
 
-def _read_batch(path: Path) -> tuple[Any, Any]:
+def _read_batch(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     try:
         with path.open("rb") as file:
             batch = _ArraysOnly(file, encoding="bytes").load()
@@ -151,9 +152,9 @@ def _read_batch(path: Path) -> tuple[Any, Any]:
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """Reads pickled arrays and nothing that could run code."""
+    """Reads pickled arrays, and rejects everything that could run code."""
 
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> object:
         if (module, name) == ("_codecs", "encode") or module.split(".")[0] == "numpy":
             return super().find_class(module.replace("numpy.core", "numpy._core"), name)
         raise pickle.UnpicklingError(f"it asks for {module}.{name}")
@@ -163,7 +164,7 @@ class _ArraysOnly(pickle.Unpickler):
 def _locked(path: Path) -> Iterator[BinaryIO]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # freed when the file is closed, also by kill -9
+        fcntl.flock(file, fcntl.LOCK_EX)  # released when the file is closed, even by kill -9
         yield file
 
 
@@ -177,7 +178,7 @@ def from_npz(path: Path) -> Data:
     whole numbers from 0, (n,) or (n, 1).
 
     Raises:
-        SpecError: the file or one of the arrays is missing, or they do not fit together.
+        SpecError: The file or one of the arrays is missing, or the arrays do not match.
     """
     if not path.is_file():
         raise SpecError(f"the file {path} does not exist", remedy="--dataset names a file that every node can read")
@@ -192,7 +193,7 @@ def from_npz(path: Path) -> Data:
     return Data(path.stem, x_train, y_train, x_test, y_test, classes)
 
 
-def _pixels(array: Any, path: Path) -> Any:
+def _pixels(array: np.ndarray, path: Path) -> NDArray[np.uint8]:
     if array.ndim not in (3, 4):
         raise SpecError(f"pictures in {path} have shape {array.shape}", remedy="give (n, height, width, channels)")
     if array.dtype != np.uint8:
@@ -202,13 +203,13 @@ def _pixels(array: Any, path: Path) -> Any:
     return array if array.ndim == 4 else array[..., None]
 
 
-def _labels(array: Any, path: Path) -> Any:
+def _labels(array: np.ndarray, path: Path) -> NDArray[np.int64]:
     if array.dtype.kind not in "iu" or (array.size and array.min() < 0):
         raise SpecError(f"labels in {path} are {array.dtype}", remedy="give whole numbers from 0")
     return array.reshape(len(array), -1)[:, 0].astype(np.int64)
 
 
-def _check_sizes(path: Path, *pairs: tuple[Any, Any]) -> None:
+def _check_sizes(path: Path, *pairs: tuple[np.ndarray, np.ndarray]) -> None:
     for x, y in pairs:
         if len(x) != len(y) or not len(x):
             raise SpecError(f"{path} has {len(x)} pictures and {len(y)} labels", remedy="give one label per picture")

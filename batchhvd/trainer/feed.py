@@ -1,7 +1,7 @@
-"""What Keras is given to train on: every form of data, cut to this rank's part, with equal steps on all ranks.
+"""What Keras trains on: every form of data, reduced to the part of this rank, with equal steps on all ranks.
 
 Arrays are shared sample by sample. Streams (``tf.data``, an iterable-style DataLoader) are shared batch by batch: rank
-``r`` of ``N`` takes every N-th batch, so what shuffles them must shuffle alike on all ranks (give it a seed).
+``r`` of ``N`` takes every N-th batch, so they must be shuffled in the same way on all ranks (give the shuffle a seed).
 """
 
 from __future__ import annotations
@@ -9,32 +9,45 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
 from batchhvd.errors import SpecError
 from batchhvd.trainer.shard import Augment, Shard
 
+if TYPE_CHECKING:
+    import keras
+    import tensorflow as tf
+    import torch
+    from torch.utils.data import DataLoader
+
+    #: One row per sample, in memory or on a GPU.
+    Array: TypeAlias = np.ndarray | torch.Tensor
+    #: What can be trained on: ``(x, y)`` or ``(x, y, sample_weight)``, or a source of batches.
+    Samples: TypeAlias = Sequence[Array] | tf.data.Dataset | DataLoader
+    Batch: TypeAlias = tuple[Array, ...]
+
 
 @attrs.frozen
 class Feed:
-    """Holds one rank's training data, ready for ``model.fit(feed.source, steps_per_epoch=feed.steps)``.
+    """The training data of one rank, ready for ``model.fit(feed.source, steps_per_epoch=feed.steps)``.
 
     Attributes:
-        source: an endless row of batches that begins at the step asked for.
+        source: an endless series of batches that begins at the first step of ``first_epoch``.
         steps: steps of one epoch, equal on all ranks.
-        batch: samples of this rank per step (the usual number, where batches differ).
+        batch: samples of this rank per step (the usual number if batches differ).
     """
 
-    source: Any = attrs.field(repr=False)
+    source: keras.utils.PyDataset | tf.data.Dataset | DataLoader = attrs.field(repr=False)
     steps: int
     batch: int
 
 
 def feed(
-    data: Any,
+    data: Samples,
     *,
     batch_size: int,
     rank: int,
@@ -45,20 +58,20 @@ def feed(
     first_epoch: int = 0,
     whole: bool = False,
 ) -> Feed:
-    """Cuts ``data`` to the part of one rank.
+    """Reduces ``data`` to the part of one rank.
 
     Args:
         data: arrays ``(x, y)`` or ``(x, y, sample_weight)``, a ``tf.data.Dataset`` of batches, or a PyTorch DataLoader.
-        batch_size: samples of one rank per step; only for arrays, the others bring their own.
-        rank, ranks: this rank, and how many there are.
+        batch_size: samples of one rank per step; only for arrays, since other sources have a batch size of their own.
+        rank, ranks: this rank, and the number of ranks.
         seed: decides the shuffles; the same on all ranks.
         augment: moves and mirrors pictures; only for arrays whose ``x`` is (n, height, width, channels).
-        steps: steps of one epoch; None goes once over the data. Needed where the data does not say how much it is.
-        first_epoch: the epoch to begin with, from 0, for resuming.
-        whole: lets every rank walk all of the arrays, as the tutorial's script does.
+        steps: steps of one epoch; None passes over the data once. Required if the length of the data is unknown.
+        first_epoch: the epoch to begin with, counted from 0, for resuming.
+        whole: lets every rank pass over all of the arrays, as the tutorial's script does.
 
     Raises:
-        SpecError: the data is of no known kind, or its length is unknown and ``steps`` is None.
+        SpecError: The data is not of a known kind, or its length is unknown and ``steps`` is None.
     """
     if isinstance(data, (tuple, list)):
         data = tuple(array if _on_gpu(array) else np.asarray(array) for array in data)
@@ -66,7 +79,8 @@ def feed(
         count = steps or shard.steps
         return Feed(_array_source(data, shard, augment, first_epoch * count), count, batch_size)
     if augment is not None:
-        raise SpecError("only arrays can be augmented here", remedy="augment in the pipeline that makes the batches")
+        kind = type(data).__name__
+        raise SpecError(f"augment is for arrays, not for {kind}", remedy="augment where the batches are made")
     if _is(data, "tensorflow", "DatasetV2"):
         return _tf_feed(data, rank, ranks, steps, first_epoch, batch_size)
     if _is(data, "torch", "DataLoader"):
@@ -74,24 +88,24 @@ def feed(
     raise SpecError(f"cannot train on {type(data).__name__}", remedy="give arrays, a tf.data.Dataset or a DataLoader")
 
 
-def share(arrays: Any, rank: int, ranks: int) -> tuple[Any, ...]:
-    """Returns this rank's part of arrays that are to be gone through once, in order; pictures from 0 to 1.
+def share(arrays: Sequence[Array], rank: int, ranks: int) -> Batch:
+    """Returns this rank's part of arrays that are read once, in order; pictures are scaled to 0 to 1.
 
-    With more ranks than samples the last ranks get the first sample again, so that nobody stands idle.
+    With more ranks than samples the surplus ranks get samples a second time, so that no rank is idle.
     """
     part = slice(rank % len(arrays[0]), None, ranks)
     x, *others = (array[part] for array in arrays)
     return (_scaled(x), *others)
 
 
-def _scaled(x: Any) -> Any:
+def _scaled(x: Array) -> Array:
     if x.dtype == np.uint8:
         return x * np.float32(1 / 255)
     return x * (1 / 255) if "uint8" in str(x.dtype) else x  # a PyTorch tensor becomes float32 by itself
 
 
-def _is(data: Any, package: str, name: str) -> bool:
-    # By name, so that data of one framework does not import the other.
+def _is(data: object, package: str, name: str) -> bool:
+    # By name, so that data of one framework does not import the other framework.
     kinds = type(data).__mro__
     return any(kind.__name__ == name and kind.__module__.split(".")[0] == package for kind in kinds)
 
@@ -99,27 +113,27 @@ def _is(data: Any, package: str, name: str) -> bool:
 # --- arrays --------------------------------------------------------------------------------------------------------
 
 
-def _length(arrays: Any) -> int:
+def _length(arrays: Sequence[Array]) -> int:
     lengths = {len(array) for array in arrays}
     if len(lengths) != 1 or 0 in lengths:
         raise SpecError(f"arrays have lengths {sorted(lengths)}", remedy="give x and y with one row per sample")
     return int(lengths.pop())
 
 
-def _array_source(arrays: tuple[Any, ...], shard: Shard, augment: Augment | None, start: int) -> Any:
+def _array_source(arrays: Batch, shard: Shard, augment: Augment | None, start: int) -> keras.utils.PyDataset:
     if _on_gpu(arrays[0]):
-        from batchhvd.trainer.device import batch
+        from batchhvd.trainer.torch_cuda import batch
     else:
         batch = _in_memory
     return endless(lambda step: batch(arrays, shard, augment, start + step))
 
 
-def _on_gpu(array: Any) -> bool:
+def _on_gpu(array: object) -> bool:
     return str(getattr(array, "device", "cpu")).startswith("cuda")
 
 
-def endless(batch: Callable[[int], tuple[Any, ...]]) -> Any:
-    """Makes a Keras data set whose batch number ``step`` is ``batch(step)``, without end."""
+def endless(batch: Callable[[int], Batch]) -> keras.utils.PyDataset:
+    """Returns an endless Keras data set whose batch number ``step`` is ``batch(step)``."""
     import keras
 
     class Endless(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has no types
@@ -127,20 +141,20 @@ def endless(batch: Callable[[int], tuple[Any, ...]]) -> Any:
         def num_batches(self) -> None:
             return None
 
-        def __getitem__(self, step: int) -> tuple[Any, ...]:
+        def __getitem__(self, step: int) -> Batch:
             return batch(step)
 
     return Endless()
 
 
-def _in_memory(arrays: Sequence[Any], shard: Shard, augment: Augment | None, step: int) -> tuple[Any, ...]:
+def _in_memory(arrays: Sequence[np.ndarray], shard: Shard, augment: Augment | None, step: int) -> Batch:
     x, *others = arrays
     numbers, _ = shard.at(step)
     chosen = x[numbers] if augment is None else _augmented(x, shard, augment, step)
     return (_scaled(chosen), *(array[numbers] for array in others))
 
 
-def _augmented(x: Any, shard: Shard, augment: Augment, step: int) -> Any:
+def _augmented(x: np.ndarray, shard: Shard, augment: Augment, step: int) -> np.ndarray:
     height, width = x.shape[1:3]
     chosen = _gathered(x, shard.at(step)[0], *augment.grid(shard, step, height, width))
     if augment.hole:
@@ -152,7 +166,9 @@ def _augmented(x: Any, shard: Shard, augment: Augment, step: int) -> Any:
     return chosen
 
 
-def _gathered(x: Any, numbers: Any, rows: Any, columns: Any) -> Any:
+def _gathered(
+    x: np.ndarray, numbers: NDArray[np.int64], rows: NDArray[np.int64], columns: NDArray[np.int64]
+) -> np.ndarray:
     # One flat take is four times as fast as indexing with three arrays.
     _, height, width, channels = x.shape
     lines = numbers[:, None] * height + rows  # (batch, height)
@@ -163,7 +179,9 @@ def _gathered(x: Any, numbers: Any, rows: Any, columns: Any) -> Any:
 # --- streams -------------------------------------------------------------------------------------------------------
 
 
-def _tf_feed(data: Any, rank: int, ranks: int, steps: int | None, first_epoch: int, batch_size: int) -> Feed:
+def _tf_feed(
+    data: tf.data.Dataset, rank: int, ranks: int, steps: int | None, first_epoch: int, batch_size: int
+) -> Feed:
     batches = int(data.cardinality())  # -1 endless, -2 unknown
     if steps is None and batches < 1:
         raise SpecError("the tf.data.Dataset does not say how many batches it has", remedy="give steps_per_epoch")
@@ -171,18 +189,18 @@ def _tf_feed(data: Any, rank: int, ranks: int, steps: int | None, first_epoch: i
     return Feed(data.repeat().shard(ranks, rank).skip(first_epoch * count), count, batch_size)
 
 
-def _loader_feed(loader: Any, rank: int, ranks: int, seed: int, steps: int | None, first_epoch: int) -> Feed:
+def _loader_feed(loader: DataLoader, rank: int, ranks: int, seed: int, steps: int | None, first_epoch: int) -> Feed:
     from torch.utils.data import IterableDataset, RandomSampler, SequentialSampler
 
     if isinstance(loader.dataset, IterableDataset) or type(loader.sampler) not in (RandomSampler, SequentialSampler):
         return _stream_feed(loader, rank, ranks, steps, first_epoch)
     shard = Shard(len(loader.dataset), loader.batch_size, rank, ranks, seed)
     count = steps or shard.steps
-    return Feed(_resampled(loader, _Numbers(shard, first_epoch * count)), count, loader.batch_size)
+    return Feed(_resampled(loader, _SampleNumbers(shard, first_epoch * count)), count, loader.batch_size)
 
 
-def _resampled(loader: Any, numbers: _Numbers) -> Any:
-    """Makes the same loader over this rank's samples, workers and collation as they were."""
+def _resampled(loader: DataLoader, numbers: _SampleNumbers) -> DataLoader:
+    """Returns the same loader for the samples of this rank, with the same workers and collation."""
     from torch.utils.data import DataLoader
 
     kept = ("num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn", "persistent_workers")
@@ -190,8 +208,8 @@ def _resampled(loader: Any, numbers: _Numbers) -> Any:
 
 
 @attrs.frozen
-class _Numbers:
-    """Yields the sample numbers of one step after another, for ever."""
+class _SampleNumbers:
+    """Yields the sample numbers of one step after another, without end."""
 
     shard: Shard
     start: int
@@ -200,19 +218,19 @@ class _Numbers:
         return (self.shard.at(step)[0].tolist() for step in itertools.count(self.start))
 
     def __len__(self) -> int:
-        return 1 << 40  # Keras asks, and starts again from the first batch after so many
+        return 1 << 40  # Keras asks for it, and starts again from the first batch after so many
 
 
-def _stream_feed(loader: Any, rank: int, ranks: int, steps: int | None, first_epoch: int) -> Feed:
+def _stream_feed(loader: DataLoader, rank: int, ranks: int, steps: int | None, first_epoch: int) -> Feed:
     from torch.utils.data import DataLoader, IterableDataset
 
     if steps is None and not hasattr(loader.dataset, "__len__"):
         raise SpecError("the DataLoader does not say how many batches it has", remedy="give steps_per_epoch")
     count = steps or math.ceil(len(loader) / ranks)
 
-    class Share(IterableDataset):  # type: ignore[misc]  # torch is not imported for types
-        def __iter__(self) -> Iterator[Any]:
+    class RankStream(IterableDataset):  # type: ignore[misc]  # torch is not imported for types
+        def __iter__(self) -> Iterator[object]:
             endless = itertools.chain.from_iterable(loader for _ in itertools.count())
             return itertools.islice(endless, rank + first_epoch * count * ranks, None, ranks)
 
-    return Feed(DataLoader(Share(), batch_size=None), count, loader.batch_size or 1)
+    return Feed(DataLoader(RankStream(), batch_size=None), count, loader.batch_size or 1)

@@ -1,38 +1,45 @@
 """``fit``: the one call that trains any compiled Keras 3 model on all ranks.
 
-It does what one must do by hand around ``model.fit`` otherwise: wraps the optimizer so that gradients are averaged,
+It does what otherwise must be done by hand around ``model.fit``: wraps the optimizer so that gradients are averaged,
 gives each rank its part of the data with equal steps, sends rank 0's weights and optimizer state to all before the
-first step, averages metrics, keeps statistics such as batch normalisation's equal, and lets one rank do the talking.
+first step, averages metrics, keeps statistics such as those of batch normalization equal, and lets only rank 0 print.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import attrs
 
 from batchhvd.trainer.feed import feed, share
 from batchhvd.trainer.shard import Augment
 
+if TYPE_CHECKING:
+    import keras
+
+    from batchhvd.trainer.feed import Array, Samples
+    from batchhvd.trainer.stopwatch import Stopwatch
+    from batchhvd.trainer.torch_cuda import RecordedStep
+
 VALIDATION_BATCH = 500
-FIRST_COMPILED = 5  # steps until a compiled one is played back
+FIRST_COMPILED = 5  # steps before a compiled step is replayed
 
 
 @attrs.frozen
 class Fit:
-    """Says how a training went; the same on every rank but for ``images_per_second``.
+    """The result of a training; the same on every rank except for the times and ``images_per_second``.
 
     Attributes:
-        history: for each metric its value after each epoch, averaged over the ranks; names with ``val_`` are of the
+        history: the value of each metric after each epoch, averaged over the ranks; names with ``val_`` belong to the
             validation data.
-        metrics: the last value of each.
-        seconds: of training, steps only: neither validation nor ``first_seconds`` are in it.
-        first_seconds: of the first step, which traces; of the first five where the step is compiled and recorded.
+        metrics: the last value of each metric.
+        seconds: duration of the training steps, without validation and ``first_seconds``.
+        first_seconds: duration of the first step, which traces the model; of the first five if the step is compiled.
         images_per_second: samples that this rank trained on per second of ``seconds``.
-        ranks: how many trained together.
-        steps: optimizer steps done.
+        ranks: how many ranks trained together.
+        steps: number of optimizer steps.
     """
 
     history: Mapping[str, Sequence[float]] = attrs.field(repr=False)
@@ -45,10 +52,10 @@ class Fit:
 
 
 def fit(
-    model: Any,
-    data: Any,
+    model: keras.Model,
+    data: Samples,
     *,
-    validation: Any = None,
+    validation: Sequence[Array] | None = None,
     epochs: int = 1,
     batch_size: int = 32,
     steps_per_epoch: int | None = None,
@@ -56,40 +63,40 @@ def fit(
     seed: int = 0,
     whole: bool = False,
     initial_epoch: int = 0,
-    callbacks: Sequence[Any] = (),
+    callbacks: Sequence[keras.callbacks.Callback] = (),
     compiled: bool = False,
     progress: Callable[[str], None] | None = print,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Fit:
-    """Trains a compiled Keras 3 model on all ranks and says how it went.
+    """Trains a compiled Keras 3 model on all ranks and returns the result.
 
-    Call it on every rank with the same arguments. With one rank it needs no Horovod.
+    Call it on every rank with the same arguments. With one rank Horovod is not needed.
 
     Args:
-        model: compiled; its optimizer is wrapped here unless it is already.
-        data: arrays ``(x, y)`` or ``(x, y, sample_weight)``, all of them on every rank, as numpy arrays or as PyTorch
+        model: compiled; its optimizer is wrapped unless it is wrapped already.
+        data: arrays ``(x, y)`` or ``(x, y, sample_weight)``, complete on every rank, as numpy arrays or as PyTorch
             tensors on a GPU; a ``tf.data.Dataset`` of batches; or a PyTorch DataLoader. Pictures in uint8 are divided
             by 255.
-        validation: arrays ``(x, y)`` to evaluate after each epoch, shared among the ranks; None does without.
-        epochs: the epoch to end before, counted from 0.
+        validation: arrays ``(x, y)`` to evaluate after each epoch, shared among the ranks; None skips validation.
+        epochs: the number of the last epoch, counted from 1.
         batch_size: samples of one rank per step, for arrays.
-        steps_per_epoch: None goes once over the data.
-        augment: moves and mirrors pictures given as arrays; None does not.
+        steps_per_epoch: None passes over the data once.
+        augment: moves and mirrors pictures given as arrays; None leaves them as they are.
         seed: decides shuffles and augmentation; the same on all ranks.
-        whole: lets every rank walk the whole data by itself, as the tutorial's script does.
-        initial_epoch: the epoch to begin with, for resuming.
+        whole: lets every rank pass over all of the data, as the tutorial's script does.
+        initial_epoch: the epoch to begin with, counted from 0, for resuming.
         callbacks: Keras callbacks, called on every rank.
         compiled: compiles the whole step and replays it as a CUDA graph; only for PyTorch on an NVIDIA GPU, and for
-            models whose step is the same every time and never asks the host.
-        progress: is given one line per epoch on rank 0; None says nothing.
+            models whose step is the same every time and never reads values back to the host.
+        progress: called with one line per epoch on rank 0; None prints nothing.
         clock: monotonic time in seconds.
 
     Raises:
-        SpecError: the data is of no known kind, or its length is unknown and ``steps_per_epoch`` is None.
-        HorovodMissingError: there are several ranks and no Horovod for this Keras backend.
+        SpecError: The data is not of a known kind, or its length is unknown and ``steps_per_epoch`` is None.
+        HorovodMissingError: There are several ranks, and Horovod is not installed for this Keras backend.
     """
     from batchhvd.trainer import hvd
-    from batchhvd.trainer.progress import Stopwatch
+    from batchhvd.trainer.stopwatch import Stopwatch
 
     hvd.init()
     hvd.DistributedOptimizer(model.optimizer)
@@ -123,8 +130,8 @@ def fit(
     return _result(history.history, watch, hvd.size())
 
 
-def evaluate(model: Any, data: Any) -> dict[str, float]:
-    """Evaluates a compiled model on arrays that the ranks share, and returns the figures, named as ``val_…``."""
+def evaluate(model: keras.Model, data: Sequence[Array]) -> dict[str, float]:
+    """Evaluates a compiled model on arrays that the ranks share, and returns the metrics, named ``val_…``."""
     from batchhvd.trainer import hvd
 
     hvd.init()
@@ -135,8 +142,8 @@ def evaluate(model: Any, data: Any) -> dict[str, float]:
     return {f"val_{name}": sum(count * part[name] for count, part in everyone) / total for name in figures}
 
 
-def nearby(data: Any) -> Any:
-    """Puts arrays where the model is, if that is a GPU that PyTorch drives."""
+def nearby(data: Samples) -> Samples:
+    """Moves arrays to the GPU if PyTorch is the backend and uses one."""
     import keras
 
     if keras.config.backend() != "torch" or not isinstance(data, (tuple, list)):
@@ -145,19 +152,19 @@ def nearby(data: Any) -> Any:
 
     if not torch.cuda.is_available():
         return data
-    from batchhvd.trainer.device import resident
+    from batchhvd.trainer.torch_cuda import resident
 
     return resident(data)
 
 
-def _recorded(model: Any) -> Any:
-    from batchhvd.trainer.device import RecordedStep
+def _recorded(model: keras.Model) -> RecordedStep:
+    from batchhvd.trainer.torch_cuda import RecordedStep
 
     return RecordedStep(model)
 
 
-def _duties() -> list[Any]:
-    """Returns what any training on several ranks needs; the averages come before whoever reads figures."""
+def _duties() -> list[keras.callbacks.Callback]:
+    """Returns what any training on several ranks needs; averaging comes before the callbacks that read metrics."""
     from batchhvd.trainer.hvd import callbacks
 
     return [
@@ -167,7 +174,7 @@ def _duties() -> list[Any]:
     ]
 
 
-def _result(history: Mapping[str, Sequence[float]], watch: Any, ranks: int) -> Fit:
+def _result(history: Mapping[str, Sequence[float]], watch: Stopwatch, ranks: int) -> Fit:
     return Fit(
         history={name: tuple(map(float, values)) for name, values in history.items()},
         metrics={name: float(values[-1]) for name, values in history.items() if values},

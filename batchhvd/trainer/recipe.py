@@ -4,39 +4,44 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import attrs
 
 from batchhvd.errors import SpecError
-from batchhvd.trainer import model
+from batchhvd.trainer import network
+
+if TYPE_CHECKING:
+    import keras
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @attrs.frozen
 class Recipe:
-    """Holds a network and how it is trained when nothing else is asked for.
+    """A network and its default training.
 
     Attributes:
-        name: what ``--recipe`` calls it.
-        build: makes the network from a picture's shape and the number of classes.
-        epochs: passes over the data, per data set; ``""`` is for any other.
-        batch: samples of one rank per step, at least.
-        together: samples of all ranks per step, as long as each has at least ``batch``.
+        name: its name for ``--recipe``.
+        build: builds the network for a shape of pictures and a number of classes.
+        epochs: passes over the data, by data set; ``""`` stands for all others.
+        batch: smallest number of samples of one rank per step.
+        together: samples of all ranks per step, if each rank has at least ``batch``.
         gpu_batch: samples of one rank per step on a GPU.
         rate: the peak learning rate of one rank with ``batch`` samples.
-        decay: of the weights, times the rate.
-        scaling: how the rate grows with the ranks: "linear", "sqrt" or "none".
-        warmup: the part of the training in which the rate goes up.
-        smoothing: how much of each label is spread over all classes.
+        decay: weight decay, times the rate.
+        scaling: how the rate grows with the number of ranks: "linear", "sqrt" or "none".
+        warmup: the fraction of the training in which the rate rises.
+        smoothing: the fraction of each label that is spread over all classes.
         momentum: None trains with AdamW, a number with Nesterov's momentum.
-        bias_rate: what the rate is multiplied by for biases; only with momentum.
+        bias_rate: factor of the rate for biases; only with momentum.
         shift: by how many pixels a picture is moved at most.
         hole: the side of the square that is painted black in each picture.
-        adapt: is given the network and the training pictures before training; None does nothing.
+        adapt: called with the network and the training pictures before training; None does nothing.
     """
 
     name: str
-    build: Callable[[Sequence[int], int], Any]
+    build: Callable[[Sequence[int], int], keras.Model]
     epochs: dict[str, int]
     batch: int
     together: int
@@ -50,10 +55,10 @@ class Recipe:
     bias_rate: float = 1.0
     shift: int = 2
     hole: int = 0
-    adapt: Callable[[Any, Any], None] | None = None
+    adapt: Callable[[keras.Model, NDArray[np.uint8]], None] | None = None
 
     def epochs_for(self, dataset: str) -> int:
-        """Returns the passes over a data set."""
+        """Returns the number of passes over a data set."""
         return self.epochs.get(dataset, self.epochs[""])
 
     def batch_for(self, ranks: int, gpu: bool) -> int:
@@ -61,13 +66,13 @@ class Recipe:
         return self.gpu_batch if gpu else max(self.batch, self.together // ranks)
 
     def rate_for(self, batch: int) -> float:
-        """Returns one rank's peak rate: it grows with the square root of its batch. By measurement, 128 to 1024."""
+        """Returns one rank's peak rate; it grows with the square root of the batch (measured from 128 to 1024)."""
         return self.rate * math.sqrt(batch / self.batch)
 
 
 TUTORIAL = Recipe(
     name="tutorial",
-    build=model.tutorial,
+    build=network.tutorial,
     epochs={"digits": 12, "cifar10": 12, "": 12},
     batch=32,
     together=128,
@@ -78,19 +83,19 @@ TUTORIAL = Recipe(
 
 FAST = Recipe(
     name="fast",
-    build=model.fast,
+    build=network.fast,
     epochs={"digits": 6, "cifar10": 17, "": 17},  # 17 passes over CIFAR-10 are 0.60 PFLOP
     batch=512,
     together=512,
     gpu_batch=1024,
     rate=1.4,
     decay=0.01,
-    scaling="sqrt",  # as with its batch: 2.0 was best with 1,024 pictures a step
+    scaling="sqrt",  # as for the batch: 2.0 was best with 1,024 pictures a step
     warmup=0.15,
     smoothing=0.2,
     momentum=0.85,
     bias_rate=16.0,
-    adapt=lambda network, images: model.whiten(network, images[:5000]),
+    adapt=lambda model, images: network.whiten(model, images[:5000]),
 )
 
 RECIPES = {recipe.name: recipe for recipe in (TUTORIAL, FAST)}
@@ -100,7 +105,7 @@ def named(name: str) -> Recipe:
     """Returns the recipe called ``name``.
 
     Raises:
-        SpecError: there is no such recipe.
+        SpecError: There is no such recipe.
     """
     if name not in RECIPES:
         raise SpecError(f"there is no recipe {name!r}", remedy=f"take one of {', '.join(RECIPES)}")

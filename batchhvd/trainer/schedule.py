@@ -1,21 +1,50 @@
-"""How the learning rate grows with the number of ranks: policies and warm-up as values with a formula.
+"""The learning rate: how it grows with the number of ranks, and how it changes over the steps of a training.
 
-N ranks with batch b take the step that one rank with batch N·b would take. How much larger the step may then be is
-a question of the problem, so it is a choice here and not a habit.
+N ranks with batch b make the step that one rank with batch N·b would make. How much larger that step may be depends on
+the problem, so it is an explicit choice. Everything is plain arithmetic, except for the last functions, which make
+schedules for Keras's optimizers.
 """
 
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from attrs import frozen
 
 from batchhvd.errors import SpecError
+from batchhvd.trainer.hvd.warmup import Warmup
+
+if TYPE_CHECKING:
+    import keras
+
+    from batchhvd.trainer.hvd.binding import Tensor
+
+__all__ = [
+    "LINEAR",
+    "NONE",
+    "SQRT",
+    "TUTORIAL_DECAY",
+    "TUTORIAL_RATE",
+    "Scaling",
+    "Warmup",
+    "one_cycle",
+    "one_cycle_schedule",
+    "scaling",
+    "tutorial_epochs",
+    "tutorial_schedule",
+]
+
+TUTORIAL_RATE = 1e-4  # of one rank
+TUTORIAL_DECAY = 1e-6
+
+
+# --- with the number of ranks ---------------------------------------------------------------------------------------
 
 
 @frozen
 class Scaling:
-    """What the learning rate is multiplied by on N ranks: ``rate(N) = base · N ** power``.
+    """The factor of the learning rate on N ranks: ``rate(N) = base · N ** power``.
 
     Attributes:
         name: "none", "linear" or "sqrt".
@@ -32,8 +61,8 @@ class Scaling:
         """Returns the learning rate on so many ranks.
 
         Args:
-            base: the rate that suits one rank.
-            ranks: how many there are.
+            base: the rate of one rank.
+            ranks: number of ranks.
         """
         return base * math.pow(ranks, self.power)
 
@@ -47,7 +76,7 @@ def scaling(name: str) -> Scaling:
     """Returns the policy of that name.
 
     Raises:
-        SpecError: there is none.
+        SpecError: There is no such policy.
     """
     for policy in (NONE, LINEAR, SQRT):
         if policy.name == name:
@@ -55,31 +84,54 @@ def scaling(name: str) -> Scaling:
     raise SpecError(f"no scaling of the learning rate is called {name!r}", remedy="use none, linear or sqrt")
 
 
-@frozen
-class Warmup:
-    """Grows the rate evenly from a single rank's to the scaled one: ``rate(e) = top · (1/N + (1 - 1/N) · e/E)``.
-
-    Here e is the epoch with its fraction, E the epochs of warm-up, N the ranks, and top the rate from E on. With one
-    rank, or no epochs, the rate is top from the start.
-
-    Attributes:
-        top: the rate after warm-up.
-        epochs: how long it takes.
-        ranks: N, or any other factor by which the first steps shall be smaller.
-    """
-
-    top: float
-    epochs: float
-    ranks: float
-
-    def rate(self, epoch: float) -> float:
-        """Returns the rate at an epoch, counted from 0 with its fraction."""
-        if epoch >= self.epochs or self.epochs <= 0:
-            return self.top
-        first = 1.0 / self.ranks
-        return self.top * (first + (1.0 - first) * epoch / self.epochs)
-
-
 def tutorial_epochs(ranks: int, total: int = 100) -> int:
     """Returns how many epochs the tutorial's script trains: ``⌈total / ranks⌉``."""
     return math.ceil(total / ranks)
+
+
+# --- over the steps of a training -----------------------------------------------------------------------------------
+
+
+def one_cycle(step: float, *, steps: int, peak: float, warmup: float = 0.25, start: float = 0.05) -> float:
+    """Returns the rate at ``step``: it rises linearly from ``start × peak`` to ``peak`` and then falls to zero.
+
+    Args:
+        step: counted from 0; after the last step the rate stays zero.
+        steps: number of steps of the whole training.
+        peak: the highest rate.
+        warmup: the fraction of the steps in which the rate rises, which is the warm-up that many ranks need.
+        start: the first rate as a fraction of the peak.
+    """
+    done = min(step / steps, 1.0)
+    if done < warmup:
+        return peak * (start + (1 - start) * done / warmup)
+    return peak * (1 - done) / (1 - warmup)
+
+
+def one_cycle_schedule(
+    *, steps: int, peak: float, warmup: float = 0.25, start: float = 0.05
+) -> keras.optimizers.schedules.LearningRateSchedule:
+    """Returns :func:`one_cycle` as a schedule that Keras computes inside the training step, on any backend."""
+    import keras
+
+    class OneCycle(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc]  # Keras has no types
+        def __call__(self, step: Tensor) -> Tensor:
+            done = keras.ops.minimum(keras.ops.cast(step, "float32") / steps, 1.0)
+            up = start + (1 - start) * done / warmup
+            down = (1 - done) / (1 - warmup)
+            return peak * keras.ops.minimum(up, down)
+
+        def get_config(self) -> dict[str, float]:
+            return {"steps": steps, "peak": peak, "warmup": warmup, "start": start}
+
+    return OneCycle()
+
+
+def tutorial_schedule(rate: float) -> keras.optimizers.schedules.LearningRateSchedule:
+    """Returns ``decay=1e-6`` of the printed script as a schedule: ``rate / (1 + decay × step)``.
+
+    Source: the ``decay`` argument of Keras 2's optimizers, which Keras 3 no longer has.
+    """
+    import keras
+
+    return keras.optimizers.schedules.InverseTimeDecay(rate, decay_steps=1, decay_rate=TUTORIAL_DECAY)

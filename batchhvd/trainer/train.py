@@ -4,7 +4,7 @@
     python -m batchhvd.trainer --dir out --dataset cifar10 --data-dir data    # CIFAR-10 from a folder
     horovodrun -np 4 python -m batchhvd.trainer --dir out                     # four ranks
 
-Every rank runs this same file. What makes it parallel: Horovod starts, the learning rate is multiplied by the ranks,
+Every rank runs this same file. What makes it parallel: Horovod starts, the learning rate is scaled,
 the optimizer averages gradients, rank 0's weights are sent to all, and only rank 0 writes and prints.
 """
 
@@ -15,7 +15,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -24,9 +24,15 @@ from batchhvd.errors import BatchHvdError
 from batchhvd.trainer import backend
 from batchhvd.trainer import data as datasets
 from batchhvd.trainer import recipe as recipes
-from batchhvd.trainer.rates import TUTORIAL_RATE, one_cycle_schedule, tutorial_schedule
-from batchhvd.trainer.schedule import scaling, tutorial_epochs
+from batchhvd.trainer.schedule import TUTORIAL_RATE, one_cycle_schedule, scaling, tutorial_epochs, tutorial_schedule
 from batchhvd.trainer.shard import Augment, Shard
+
+if TYPE_CHECKING:
+    import keras
+    from numpy.typing import NDArray
+
+    from batchhvd.trainer.checkpoint import Checkpoints
+    from batchhvd.trainer.fitting import Fit
 
 TUTORIAL_BATCH = 32
 TUTORIAL_SHIFT = 3  # a tenth of the picture's side
@@ -36,13 +42,13 @@ MODEL_NAME = "keras_cifar10_trained_model.h5"  # the tutorial's
 
 
 @attrs.frozen
-class Settings:
-    """Says what to train and how; None leaves the choice to the recipe.
+class TrainingSettings:
+    """What to train and how; None leaves the choice to the recipe.
 
     Attributes:
-        dir: where the model and the records go.
+        dir: the folder for the model and the records.
         dataset: ``"digits"``, ``"cifar10"`` or an .npz file.
-        data_dir: a folder with CIFAR-10's python batches; None fetches them.
+        data_dir: a folder with CIFAR-10's python batches; None downloads them.
         epochs: passes over the data.
         batch_size: samples of one rank per step.
         recipe: ``"tutorial"`` or ``"fast"``.
@@ -54,7 +60,7 @@ class Settings:
             with a GPU.
         seed: decides shuffles, augmentation and first weights.
         checkpoints: how many of the newest checkpoints are kept in ``dir``; 0 writes none.
-        resume: goes on from the last checkpoint in ``dir``.
+        resume: continues from the last checkpoint in ``dir``.
     """
 
     dir: str
@@ -73,12 +79,12 @@ class Settings:
     resume: bool = False
 
 
-def parse(argv: Sequence[str]) -> Settings:
+def parse(argv: Sequence[str]) -> TrainingSettings:
     """Reads the command line."""
     parser = argparse.ArgumentParser(prog="batchhvd.trainer", description="Trains on all ranks that were started.")
     parser.add_argument("-d", "--dir", required=True, help="directory to save the model to")
     parser.add_argument("--dataset", default="digits", help="digits, cifar10 or an .npz file (default: digits)")
-    parser.add_argument("--data-dir", help="folder with cifar-10-batches-py; without it Keras fetches CIFAR-10")
+    parser.add_argument("--data-dir", help="folder with cifar-10-batches-py; without it Keras downloads CIFAR-10")
     parser.add_argument("--epochs", type=_positive, help="passes over the data")
     parser.add_argument("--batch-size", type=_positive, help="samples of one rank per step")
     parser.add_argument("--recipe", default="tutorial", choices=list(recipes.RECIPES))
@@ -89,8 +95,8 @@ def parse(argv: Sequence[str]) -> Settings:
     parser.add_argument("--step", default="auto", choices=["auto", "plain", "compiled"])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--checkpoints", type=int, default=1, help="how many of the newest to keep (0: write none)")
-    parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --dir")
-    return Settings(**vars(parser.parse_args(argv)))
+    parser.add_argument("--resume", action="store_true", help="continue from the last checkpoint in --dir")
+    return TrainingSettings(**vars(parser.parse_args(argv)))
 
 
 def _positive(text: str) -> int:
@@ -104,7 +110,7 @@ def _positive(text: str) -> int:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Trains, saves and scores a model; returns the exit code."""
+    """Trains, saves and evaluates a model; returns the exit code."""
     try:
         train(parse(argv))
     except BatchHvdError as error:
@@ -113,8 +119,8 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def train(settings: Settings) -> Any:
-    """Trains, saves and scores a model on all ranks, and returns it with how the training went."""
+def train(settings: TrainingSettings) -> Fit:
+    """Trains, saves and evaluates a model on all ranks, and returns the result of the training."""
     backend.prepare()  # before Keras is imported
     import keras
 
@@ -123,7 +129,7 @@ def train(settings: Settings) -> Any:
 
     hvd.init()
     say = print if hvd.rank() == 0 else _silent
-    backend.seed(settings.seed + 1000 * hvd.rank())  # dropout differs; rank 0's weights are sent to all
+    backend.seed(settings.seed + 1000 * hvd.rank())  # dropout differs; all get the weights of rank 0
     keras.mixed_precision.set_dtype_policy(backend.precision(settings.precision))
 
     data = datasets.load(settings.dataset, settings.data_dir)
@@ -153,7 +159,7 @@ def train(settings: Settings) -> Any:
         compiled=backend.compiled(settings.step),
         progress=say,
     )
-    scores = result.metrics or evaluate(model, test_data)  # nothing was left to train after --resume
+    scores = result.metrics or evaluate(model, test_data)  # after --resume there may be nothing left to train
 
     if hvd.rank() == 0:
         say(f"Saved trained model at {save(model, plan, place(settings))} ")
@@ -164,36 +170,36 @@ def train(settings: Settings) -> Any:
 
 
 def _silent(line: str) -> None:
-    """Is what the other ranks print with."""
+    """Prints nothing: the other ranks use it instead of ``print``."""
 
 
 def announce(data: datasets.Data, say: Callable[[str], None]) -> None:
-    """Says what there is to train on, in the tutorial's words."""
+    """Prints a summary of the data, in the tutorial's words."""
     say(f"x_train shape: {data.x_train.shape}")
     say(f"{len(data.x_train)} train samples")
     say(f"{len(data.x_test)} test samples")
     say("Using real-time data augmentation.")
 
 
-def one_hot(labels: Any, classes: int) -> Any:
-    """Returns labels (n,) as rows of 0 and 1: float32 (n, classes)."""
+def one_hot(labels: NDArray[np.int64], classes: int) -> NDArray[np.float32]:
+    """Returns labels (n,) as rows of zeros and ones: float32 (n, classes)."""
     return np.eye(classes, dtype=np.float32)[labels]
 
 
-# --- what the recipe and the ranks make of the settings -------------------------------------------------------------
+# --- what follows from the settings, the recipe and the ranks ------------------------------------------------------
 
 
 @attrs.frozen
-class Plan:
-    """Holds the numbers of one training.
+class TrainingPlan:
+    """The numbers of one training.
 
     Attributes:
         recipe: network and optimizer.
-        shape, classes: what goes in and what comes out.
-        epochs, batch, steps: passes, samples of one rank per step, and steps of the whole training.
+        shape, classes: shape of a picture, and number of labels.
+        epochs, batch, steps: passes over the data, samples of one rank per step, steps of the whole training.
         rate: the peak learning rate, already scaled for the ranks.
-        smoothing: of the labels.
-        faithful: whether the printed script's arithmetic was asked for.
+        smoothing: label smoothing.
+        faithful: whether to use the arithmetic of the printed script.
     """
 
     recipe: recipes.Recipe
@@ -207,14 +213,14 @@ class Plan:
     faithful: bool
 
 
-def planned(settings: Settings, data: datasets.Data, ranks: int) -> Plan:
-    """Works out the numbers of a training on so many ranks."""
+def planned(settings: TrainingSettings, data: datasets.Data, ranks: int) -> TrainingPlan:
+    """Returns the numbers of a training on so many ranks."""
     recipe = recipes.named(settings.recipe)
     faithful = settings.schedule == "tutorial"
     epochs = settings.epochs or (tutorial_epochs(ranks) if faithful else recipe.epochs_for(data.name))
     batch = settings.batch_size or (TUTORIAL_BATCH if faithful else recipe.batch_for(ranks, backend.gpu()))
     rate = settings.rate or (TUTORIAL_RATE if faithful else recipe.rate_for(batch))
-    return Plan(
+    return TrainingPlan(
         recipe=recipe,
         shape=data.x_train.shape[1:],
         classes=data.classes,
@@ -227,7 +233,7 @@ def planned(settings: Settings, data: datasets.Data, ranks: int) -> Plan:
     )
 
 
-def built(plan: Plan, data: datasets.Data) -> Any:
+def built(plan: TrainingPlan, data: datasets.Data) -> keras.Model:
     """Builds the recipe's network for the data."""
     model = plan.recipe.build(plan.shape, plan.classes)
     if plan.recipe.adapt is not None:
@@ -235,18 +241,20 @@ def built(plan: Plan, data: datasets.Data) -> Any:
     return model
 
 
-def augmentation(plan: Plan, data: datasets.Data) -> Augment:
-    """Returns how training pictures are changed: as the tutorial does, or as measured best for few passes."""
+def augmentation(plan: TrainingPlan, data: datasets.Data) -> Augment:
+    """Returns how training pictures are changed: as in the tutorial, or as measured to be best for few passes."""
     shift = TUTORIAL_SHIFT if plan.faithful else min(data.shift, plan.recipe.shift)
     return Augment(shift, data.flip, 0 if plan.faithful or not data.flip else plan.recipe.hole)
 
 
-def optimizer(plan: Plan, rate: Any = None) -> Any:
-    """Makes the optimizer: the tutorial's RMSprop with decay, or the recipe's own.
+def optimizer(
+    plan: TrainingPlan, rate: float | keras.optimizers.schedules.LearningRateSchedule | None = None
+) -> keras.optimizers.Optimizer:
+    """Returns the optimizer: the tutorial's RMSprop with decay, or that of the recipe.
 
     Args:
-        plan: what the recipe and the ranks made of the settings.
-        rate: a number or a schedule; None is the plan's, on one cycle.
+        plan: the numbers of the training.
+        rate: a number or a schedule; None is one cycle up to the rate of the plan.
     """
     import keras
 
@@ -256,37 +264,38 @@ def optimizer(plan: Plan, rate: Any = None) -> Any:
     rate = rate or one_cycle_schedule(steps=plan.steps, peak=plan.rate, warmup=recipe.warmup)
     if recipe.momentum is None:
         return keras.optimizers.AdamW(rate, weight_decay=recipe.decay)
-    from batchhvd.trainer.optimizer import Nesterov
+    from batchhvd.trainer.nesterov import Nesterov
 
     return Nesterov(rate, momentum=recipe.momentum, decay=recipe.decay, bias_rate=recipe.bias_rate)
 
 
-# --- what is written meanwhile ---------------------------------------------------------------------------------------
+# --- what is written during training -------------------------------------------------------------------------------
 
 
-def writers(settings: Settings) -> list[Any]:
+def writers(settings: TrainingSettings) -> list[keras.callbacks.Callback]:
     """Returns the callbacks that write one record per epoch, and checkpoints."""
-    from batchhvd.trainer.records import EpochRecords, SaveCheckpoints
+    from batchhvd.trainer.checkpoint_callback import SaveCheckpoints
+    from batchhvd.trainer.epoch_records import EpochRecords
 
-    records: list[Any] = [EpochRecords(Path(settings.dir, "epochs.jsonl"))]
+    records: list[keras.callbacks.Callback] = [EpochRecords(Path(settings.dir, "epochs.jsonl"))]
     return [*records, SaveCheckpoints(_checkpoints(settings))] if settings.checkpoints else records
 
 
-def resumed(settings: Settings, model: Any) -> int:
-    """Puts the last checkpoint into the model if that is wanted, and returns the epoch to go on with."""
+def resumed(settings: TrainingSettings, model: keras.Model) -> int:
+    """Restores the last checkpoint if the settings say so, and returns the epoch to continue with."""
     from batchhvd.trainer.checkpoint import restore
 
     return restore(model, _checkpoints(settings)).epoch if settings.resume else 0
 
 
-def _checkpoints(settings: Settings) -> Any:
+def _checkpoints(settings: TrainingSettings) -> Checkpoints:
     from batchhvd.trainer.checkpoint import Checkpoints
 
     return Checkpoints(Path(settings.dir, "checkpoints"), max(settings.checkpoints, 1))
 
 
-def note(settings: Settings, plan: Plan, result: Any) -> None:
-    """Writes the training's figures to ``training.json``; where nothing was left to train, those of before stay."""
+def note(settings: TrainingSettings, plan: TrainingPlan, result: Fit) -> None:
+    """Writes the result to ``training.json``; if nothing was left to train, the previous result stays."""
     if not result.steps:
         return
     figures = attrs.asdict(result) | {"recipe": plan.recipe.name, "dataset": settings.dataset}
@@ -297,15 +306,15 @@ def note(settings: Settings, plan: Plan, result: Any) -> None:
 # --- the result ----------------------------------------------------------------------------------------------------
 
 
-def place(settings: Settings) -> Path:
-    """Returns where the model goes."""
+def place(settings: TrainingSettings) -> Path:
+    """Returns the path of the model."""
     return Path(settings.dir, "saved_models", MODEL_NAME)
 
 
-def save(model: Any, plan: Plan, path: Path) -> Path:
-    """Saves the trained network so that plain Keras loads it: float32, with an optimizer that Keras knows.
+def save(model: keras.Model, plan: TrainingPlan, path: Path) -> Path:
+    """Saves the trained network so that plain Keras can load it: in float32, with an optimizer that Keras knows.
 
-    It is written beside its place first, so a reader never sees half a file.
+    It is written under a temporary name first, so a reader never sees an incomplete file.
     """
     import keras
 

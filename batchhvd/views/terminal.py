@@ -16,7 +16,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from batchhvd.logs.progress import Bar, Progress
+from batchhvd.logs.progress import Bar, ProgressReader
 from batchhvd.views import curves
 from batchhvd.views.viewable import mood
 
@@ -94,7 +94,7 @@ class Follower:
             ranks: how many ranks write at most, or None where that is not known.
             live: False passes the text on as it is, as it is done anyway where the console is no terminal.
         """
-        self.progress = Progress(ranks)
+        self.progress = ProgressReader(ranks)
         self._console = console
         self._live = (
             Live(console=console, refresh_per_second=8, transient=True) if live and console.is_terminal else None

@@ -8,98 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from attrs import define, evolve, field
+from attrs import evolve
 
-from batchhvd.engines.base import ENDED, STATES, Engine, Status, Task
+from batchhvd.engines.base import ENDED, Engine, Status, Task, TaskState
 from batchhvd.errors import EngineError
-
-LONG = 20_000  # a command that sleeps so long has been forgotten by everybody
-PYTHON = sys.executable
-
-
-@define
-class Stage:
-    """An engine, and a folder with a blank and a letter beyond ASCII in its name for its tasks."""
-
-    make: Callable[[], Engine]
-    root: Path
-    engine: Engine = field(init=False)
-    handles: list[str] = field(factory=list)
-
-    def __attrs_post_init__(self) -> None:
-        self.engine = self.make()
-
-    def task(self, command: str, *, nodes: int = 2, name: str = "täsk one", **rest: object) -> Task:
-        """Returns a task of one rank a node, where nothing else is said."""
-        settings: dict[str, object] = {"ranks": (1,) * nodes, "launch": "horovod", "name": "contract", **rest}
-        names = tuple(f"tvm-7_{number}-p" for number in range(1, nodes + 1))
-        logs = str(self.root / f"lögs of {name}")
-        return Task(folder=str(self.root / name), nodes=names, command=command, logs=logs, **settings)  # type: ignore
-
-    def start(self, task: Task) -> str:
-        handle = self.engine.submit(task)
-        self.handles.append(handle)
-        return handle
-
-    def run(self, task: Task, seconds: float = 40) -> Status:
-        return self.wait(self.start(task), lambda status: status.state in ENDED, seconds)
-
-    def wait(self, handle: str, done: Callable[[Status], object], seconds: float = 40) -> Status:
-        """Asks until the status is as wished; a run that ended otherwise fails the test."""
-        deadline = time.monotonic() + seconds
-        while not done(status := self.engine.status([handle])[handle]):
-            assert status.state not in ENDED, status
-            assert time.monotonic() < deadline, status
-            time.sleep(0.05)
-        return status
-
-    def until(self, task: Task, name: str, seconds: float = 40) -> None:
-        """Waits until the ranks have made a file in the task's folder."""
-        deadline = time.monotonic() + seconds
-        while not (Path(task.folder) / name).exists():
-            assert time.monotonic() < deadline, f"no {name}: {self.text(task, 'stderr.txt')}"
-            time.sleep(0.02)
-
-    def text(self, task: Task, name: str = "stdout.txt") -> str:
-        path = Path(task.logs) / name
-        return path.read_text(encoding="utf-8") if path.exists() else ""
-
-    def lines(self, task: Task, name: str = "stdout.txt") -> list[str]:
-        return self.text(task, name).splitlines()
-
-    def end(self) -> None:
-        """Ends whatever a failed test has left running."""
-        for handle in self.handles:
-            if self.engine.status([handle])[handle].state not in ENDED:
-                self.engine.cancel(handle)
-                self.wait(handle, lambda status: status.state in ENDED)
-
-
-def processes_with(word: str) -> list[int]:
-    """Returns the processes of this machine, in whatever namespace, whose command line has a word."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and word.encode() in (entry / "cmdline").read_bytes():
-                found.append(int(entry.name))
-        except OSError:
-            continue
-    return [pid for pid in found if pid != os.getpid()]
-
-
-def gone(word: str, seconds: float = 10) -> bool:
-    deadline = time.monotonic() + seconds
-    while processes_with(word) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return not processes_with(word)
+from batchhvd.node import archive
+from tests.support.stage import LONG, PYTHON, Stage
+from tests.support.waiting import gone
 
 
 class EngineContract:
@@ -121,11 +42,16 @@ class EngineContract:
         assert before - 1 < status.started <= status.ended < time.time() + 1
 
     def test_states_come_in_their_order(self, stage: Stage) -> None:
-        handle, seen = stage.start(stage.task("sleep 0.7")), []
-        stage.wait(handle, lambda status: seen.append(status.state) or status.state in ENDED)
-        order = list(dict.fromkeys(seen))
+        handle, seen = stage.start(stage.task("sleep 0.7")), dict[str, None]()
+
+        def ended(status: Status) -> bool:
+            seen[status.state] = None
+            return status.state in ENDED
+
+        stage.wait(handle, ended)
+        order = list(seen)
         assert "running" in order
-        assert order == sorted(order, key=STATES.index)
+        assert order == [state for state in TaskState if state in order]
 
     def test_exit_code_rank_node_and_last_line_of_the_failing_rank_are_told(self, stage: Stage) -> None:
         task = stage.task('echo "I am $HOROVOD_RANK"; [ "$HOROVOD_RANK" = 1 ] && exit 9; sleep 30', nodes=2)
@@ -259,8 +185,8 @@ class EngineContract:
         assert stage.lines(task) == [f"{hashlib.md5(secret.encode()).hexdigest()}  -"] * 2
         for path in [*Path(task.folder).rglob("*"), *Path(task.logs).rglob("*")]:
             if path.is_file() and path.stat().st_mode & 0o077:
-                text = path.read_text(encoding="utf-8")
-                assert secret not in text and json.dumps(secret) not in text, path
+                data = path.read_bytes()
+                assert secret.encode() not in data and json.dumps(secret).encode() not in data, path
 
     def test_ranks_meet_at_the_rendezvous(self, stage: Stage) -> None:
         (stage.root / "täsk one").mkdir(parents=True)
@@ -286,7 +212,8 @@ class EngineContract:
         trap = f"trap 'echo saved; exit 0' TERM; touch here-$HOROVOD_RANK; for i in $(seq {LONG}); do sleep 0.05; done"
         task = stage.task(f'cd "{stage.root}/täsk one"; {trap}')
         handle = stage.start(task)
-        stage.until(task, "here-0"), stage.until(task, "here-1")
+        stage.until(task, "here-0")
+        stage.until(task, "here-1")
         for _ in range(2):
             stage.engine.cancel(handle)
         status = stage.wait(handle, lambda status: status.state in ENDED)
@@ -357,7 +284,7 @@ class EngineContract:
 
     def test_the_preview_touches_nothing_and_names_the_runner(self, stage: Stage) -> None:
         task = stage.task("true")
-        assert "node.py" in stage.engine.preview(task)
+        assert archive.name() in stage.engine.preview(task)
         assert stage.engine.preview(task) == stage.make().preview(task)
         assert not stage.root.exists()
 

@@ -5,6 +5,8 @@ checks together, so it is imported once, and the ranks are forked from that proc
 writes FOLDER/rank-<n>.json, a dictionary with what each check found. The judgement is the test's.
 """
 
+from __future__ import annotations
+
 import functools
 import hashlib
 import json
@@ -14,36 +16,50 @@ import sys
 import time
 import traceback
 import warnings
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 if os.environ.get("KERAS_BACKEND") == "torch":
     # As where only PyTorch is installed: else Keras imports TensorFlow too, to save a model.
-    sys.modules["tensorflow"] = None
+    sys.modules["tensorflow"] = None  # type: ignore[assignment]  # what makes an import fail
 
+import attrs
 import keras
 import numpy as np
 
-from batchhvd.trainer import callbacks, checkpoint, hvd, parity, ranks, records
+from batchhvd.node.rendezvous import Rendezvous
+from batchhvd.trainer import checkpoint, epoch_records, hvd
+from batchhvd.trainer.checkpoint_callback import SaveCheckpoints
+from batchhvd.trainer.hvd import callbacks
 from batchhvd.trainer.hvd import optimizer as layers
+from batchhvd.trainer.hvd.reduction import DistributedLossScale
 from batchhvd.trainer.hvd.world import world
+from batchhvd.trainer.measure import parity, ranks
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from batchhvd.trainer.hvd.binding import Tensor
 
 BACKEND = keras.config.backend()
 
 
-def digest(model):
+def digest(model: keras.Model) -> str:
     whole = hashlib.sha256()
     for weight in model.get_weights():
         whole.update(np.ascontiguousarray(weight).tobytes())
     return whole.hexdigest()[:16]
 
 
-def samples(count, seed):
+def samples(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(seed)
     return random.normal(size=(count, 8)).astype("float32"), random.integers(0, 3, size=count)
 
 
-def network(seed, *extra):
+def network(seed: int, *extra: keras.layers.Layer) -> keras.Model:
     start = functools.partial(keras.initializers.RandomNormal, stddev=0.3)
     return keras.Sequential(
         [
@@ -55,16 +71,23 @@ def network(seed, *extra):
     )
 
 
-def compiled(model, optimizer, **options):
+def compiled(model: keras.Model, optimizer: keras.optimizers.Optimizer, **options: object) -> keras.Model:
     model.compile(optimizer=optimizer, loss="sparse_categorical_crossentropy", metrics=["accuracy"], **options)
     return model
 
 
-def broadcast():
+def broadcast() -> keras.callbacks.Callback:
     return callbacks.BroadcastGlobalVariablesCallback(0)
 
 
-def train(model, *callbacks, epochs=1, count=24, batch=8, **options):
+def train(
+    model: keras.Model,
+    *callbacks: keras.callbacks.Callback,
+    epochs: int = 1,
+    count: int = 24,
+    batch: int = 8,
+    **options: object,
+) -> keras.callbacks.History:
     x, y = samples(count, 100 + hvd.rank())
     return model.fit(
         x, y, batch_size=batch, epochs=epochs, verbose=0, shuffle=False, callbacks=[broadcast(), *callbacks], **options
@@ -74,34 +97,40 @@ def train(model, *callbacks, epochs=1, count=24, batch=8, **options):
 class Counting:
     """Counts the reductions that reach Horovod."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.count = 0
-        self.module = world().binding.module
+        self.module = horovod()
         self.name = "grouped_allreduce" if BACKEND == "tensorflow" else "grouped_allreduce_async"
 
-    def __enter__(self):
+    def __enter__(self) -> Counting:
         self.real = getattr(self.module, self.name)
 
-        def counted(*arguments, **options):
+        def counted(*arguments: object, **options: object) -> object:
             self.count += 1
             return self.real(*arguments, **options)
 
         setattr(self.module, self.name, counted)
         return self
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: object) -> None:
         setattr(self.module, self.name, self.real)
 
 
-def variable(value):
+def horovod() -> ModuleType:
+    binding = world().binding
+    assert binding is not None
+    return binding.module
+
+
+def variable(value: ArrayLike) -> keras.Variable:
     return keras.Variable(np.asarray(value, "float32"))
 
 
-def tensor(value):
+def tensor(value: ArrayLike) -> Tensor:
     return keras.ops.convert_to_tensor(np.asarray(value, "float32"))
 
 
-def apply(optimizer, gradient, weights):
+def apply(optimizer: keras.optimizers.Optimizer, gradient: ArrayLike, weights: keras.Variable) -> object:
     if BACKEND == "torch":
         import torch
 
@@ -112,18 +141,18 @@ def apply(optimizer, gradient, weights):
     return weights.numpy().tolist() if BACKEND == "tensorflow" else keras.ops.convert_to_numpy(weights).tolist()
 
 
-def check_place():
+def check_place() -> object:
     return [hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), hvd.cross_rank(), hvd.cross_size()]
 
 
-def check_together():
+def check_together() -> object:
     model = compiled(network(hvd.rank()), hvd.DistributedOptimizer(keras.optimizers.SGD(0.1, momentum=0.9)))
     before = digest(model)
     train(model, epochs=2)
     return {"before": before, "after": digest(model)}
 
 
-def check_alone():
+def check_alone() -> object:
     """The same without the reduction: a plain optimizer, still broadcast at the start."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -132,14 +161,14 @@ def check_alone():
     return {"after": digest(model), "warned": [str(warning.message) for warning in caught]}
 
 
-def check_adam():
+def check_adam() -> object:
     model = compiled(network(hvd.rank()), hvd.DistributedOptimizer(keras.optimizers.Adam(0.01)))
     train(model)
     state = [keras.ops.convert_to_numpy(part).sum().item() for part in model.optimizer.variables]
     return {"after": digest(model), "state": state}
 
 
-def check_objects():
+def check_objects() -> object:
     rank = hvd.rank()
     return {
         "average": hvd.allreduce(np.array([1, 2]) * (rank + 1)).tolist(),
@@ -149,26 +178,26 @@ def check_objects():
         "broadcast": hvd.broadcast(np.array([[rank, 7]]), root_rank=1).tolist(),
         "object": hvd.broadcast_object({"from": rank, "é": [1]} if rank == 1 else None, root_rank=1),
         "objects": hvd.allgather_object({"rank": rank, "text": "x" * rank}),
-        "barrier": hvd.barrier(),
+        "barrier": hvd.barrier(),  # type: ignore[func-returns-value]
     }
 
 
-def check_clipping():
+def check_clipping() -> object:
     weights = variable([0.0])
     optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0, clipvalue=1.0))
     return apply(optimizer, [4.0 if hvd.rank() == 0 else 0.0], weights)
 
 
-def check_sum():
+def check_sum() -> object:
     return apply(hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), op=hvd.Sum), [1.0 + hvd.rank()], variable([0.0]))
 
 
-def check_compression():
+def check_compression() -> object:
     optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), compression=hvd.Compression.fp16)
     return apply(optimizer, [1 / 3, 60000.0], variable([0.0, 0.0]))
 
 
-def check_accumulation():
+def check_accumulation() -> object:
     """Four steps of which every second reduces; the rank's gradients are 1, 3, 5, 7 times its number from 1."""
     weights, seen = variable([0.0]), []
     optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0, gradient_accumulation_steps=2))
@@ -178,20 +207,20 @@ def check_accumulation():
     return seen
 
 
-def check_passes():
+def check_passes() -> object:
     weights = variable([0.0])
     optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), backward_passes_per_step=2)
     return [apply(optimizer, [hvd.rank() + 1.0], weights) for _ in range(2)]
 
 
-def check_accumulation_compiled():
+def check_accumulation_compiled() -> object:
     optimizer = keras.optimizers.SGD(0.1, gradient_accumulation_steps=2, global_clipnorm=0.5)
     model = compiled(network(hvd.rank()), hvd.DistributedOptimizer(optimizer))
     train(model, count=32)
     return digest(model)
 
 
-def check_scaling():
+def check_scaling() -> object:
     """Loss scaling by hand: in the second of three steps only rank 1 has an infinite gradient."""
     weights, seen = variable([0.0]), []
     optimizer = hvd.DistributedOptimizer(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(1.0), 4.0))
@@ -202,7 +231,7 @@ def check_scaling():
     return seen
 
 
-def check_mixed():
+def check_mixed() -> object:
     """Loss scaling that Keras adds by itself, with an overflow on one rank alone."""
     with _policy("mixed_float16"):
         model = network(hvd.rank())
@@ -212,22 +241,22 @@ def check_mixed():
         x[8:16] = np.inf
     model.fit(x, y, batch_size=8, verbose=0, shuffle=False, callbacks=[broadcast()])
     scale = float(keras.ops.convert_to_numpy(model.optimizer.dynamic_scale))
-    return {"kind": isinstance(model.optimizer, layers.DistributedLossScale), "after": digest(model), "scale": scale}
+    return {"kind": isinstance(model.optimizer, DistributedLossScale), "after": digest(model), "scale": scale}
 
 
 class _policy:
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         self.name = name
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         self.old = keras.config.dtype_policy()
         keras.config.set_dtype_policy(self.name)
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: object) -> None:
         keras.config.set_dtype_policy(self.old)
 
 
-def check_frozen():
+def check_frozen() -> object:
     model = network(0)
     model.layers[0].trainable = False
     first = model.layers[0].get_weights()[0].copy()
@@ -236,7 +265,7 @@ def check_frozen():
     return {"same": bool((model.layers[0].get_weights()[0] == first).all()), "after": digest(model)}
 
 
-def check_statistics():
+def check_statistics() -> object:
     model = compiled(
         network(hvd.rank(), keras.layers.BatchNormalization()), hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))
     )
@@ -248,7 +277,7 @@ def check_statistics():
     return {"with": digest(model), "without": digest(without)}
 
 
-def check_start():
+def check_start() -> object:
     """Different weights and optimizer states; no learning, so what is there at the end was there at the start."""
     model = compiled(network(hvd.rank()), hvd.DistributedOptimizer(keras.optimizers.SGD(0.5, momentum=0.9)))
     expected = digest(network(0))
@@ -267,15 +296,15 @@ def check_start():
     }
 
 
-def check_late():
+def check_late() -> object:
     """A model that its first batch builds: with a rate of 0 its weights stay those of the broadcast."""
 
-    class Late(keras.Model):
-        def __init__(self, seed):
+    class Late(keras.Model):  # type: ignore[misc]  # Keras has no types
+        def __init__(self, seed: int) -> None:
             super().__init__()
             self.out = keras.layers.Dense(3, "softmax", kernel_initializer=keras.initializers.RandomNormal(seed=seed))
 
-        def call(self, inputs):
+        def call(self, inputs: Tensor) -> Tensor:
             return self.out(inputs)
 
     model = compiled(Late(hvd.rank()), hvd.DistributedOptimizer(keras.optimizers.SGD(0.0)))
@@ -287,13 +316,13 @@ def check_late():
     return weights
 
 
-def check_metrics():
+def check_metrics() -> object:
     """Rank r has 8·(r + 1) samples a step and says so: the mean over all must be weighted by them."""
     model = compiled(network(0), hvd.DistributedOptimizer(keras.optimizers.SGD(0.0)))
     own = {}
 
-    class Own(keras.callbacks.Callback):
-        def on_epoch_end(self, epoch, logs=None):
+    class Own(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             own.update(logs)
 
     batch = 8 * (hvd.rank() + 1)
@@ -311,13 +340,13 @@ def check_metrics():
     return {"own": own, "weights": weights, "shown": {name: values[0] for name, values in figures.items()}}
 
 
-def check_decisions():
+def check_decisions() -> object:
     """Figures that get better on rank 1 and worse on rank 0, which decides."""
     model = compiled(network(0), hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)))
     epochs = []
 
-    class Figure(keras.callbacks.Callback):
-        def on_epoch_end(self, epoch, logs=None):
+    class Figure(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             epochs.append(epoch)
             logs["loss"] = epoch if hvd.rank() == 0 else -epoch
 
@@ -332,12 +361,12 @@ def check_decisions():
     return {"epochs": len(epochs), "rate": float(keras.ops.convert_to_numpy(model.optimizer.learning_rate))}
 
 
-def check_warmup():
+def check_warmup() -> object:
     model = compiled(network(0), hvd.DistributedOptimizer(keras.optimizers.SGD(0.8)))
     rates = []
 
-    class Note(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
+    class Note(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             rates.append(round(float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate)), 6))
 
     later = callbacks.LearningRateScheduleCallback(0.8, lambda epoch: 0.1, start_epoch=3)
@@ -345,7 +374,7 @@ def check_warmup():
     return rates
 
 
-def check_jit():
+def check_jit() -> object:
     """A compiled step must still reduce, each time it runs.
 
     On PyTorch only rank 0 compiles, which takes long; rank 1 does the same step by step, and would wait for ever for a
@@ -367,13 +396,13 @@ def check_jit():
     return {"near": near, "jit": model.jit_compile, "reductions": reductions.count}
 
 
-def check_sparse():
+def check_sparse() -> object:
     import tensorflow as tf
 
     found = {}
-    for name, options in (("sparse", {}), ("dense", {"sparse_as_dense": True})):
+    for name, dense in (("sparse", False), ("dense", True)):
         weights = variable(np.zeros((4, 2)))
-        optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), **options)
+        optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), sparse_as_dense=dense)
         rows = tf.IndexedSlices(tf.ones((1, 2)) * (hvd.rank() + 1.0), [hvd.rank()], dense_shape=(4, 2))
         optimizer.apply([rows], [weights])
         found[name] = weights.numpy().tolist()
@@ -386,11 +415,11 @@ def check_sparse():
 
 
 @keras.saving.register_keras_serializable("battery", "Own")
-class OwnOptimizer(keras.optimizers.SGD):
+class OwnOptimizer(keras.optimizers.SGD):  # type: ignore[misc]  # Keras has no types
     """An optimizer of the user's."""
 
 
-def check_saving(folder):
+def check_saving(folder: Path) -> object:
     model = compiled(network(hvd.rank()), hvd.DistributedOptimizer(keras.optimizers.SGD(0.1, momentum=0.9)))
     train(model)
     path = folder / f"model-{hvd.rank()}.keras"
@@ -417,7 +446,7 @@ def check_saving(folder):
     }
 
 
-def check_broken_wrapper():
+def check_broken_wrapper() -> object:
     if BACKEND == "tensorflow":
         import horovod.tensorflow.keras as theirs
 
@@ -425,7 +454,7 @@ def check_broken_wrapper():
     else:
         # Horovod has no wrapper for Keras on PyTorch; what its other ones look like is enough here.
         wrapped = keras.optimizers.SGD(0.1)
-        foreign = type("SGD", (type(wrapped),), {"compute": world().binding.module.allreduce})
+        foreign = type("SGD", (type(wrapped),), {"compute": horovod().allreduce})
         object.__setattr__(wrapped, "__class__", foreign)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -433,13 +462,13 @@ def check_broken_wrapper():
     return [str(warning.message) for warning in caught]
 
 
-def check_resume(folder):
+def check_resume(folder: Path) -> object:
     """Two epochs in one go, and one epoch, a checkpoint, a new process's model, and another epoch."""
     whole = _with_dropout(1)
     train(whole, epochs=2)
     kept = checkpoint.Checkpoints(folder / "resume")
     half = _with_dropout(1)
-    train(half, records.SaveCheckpoints(kept), epochs=1)
+    train(half, SaveCheckpoints(kept), epochs=1)
     hvd.barrier()
     after = _with_dropout(2)
     progress = checkpoint.restore(after, kept)
@@ -447,46 +476,50 @@ def check_resume(folder):
     return {"whole": digest(whole), "resumed": digest(after), "epoch": progress.epoch, "step": progress.step}
 
 
-def _with_dropout(seed):
+def _with_dropout(seed: int) -> keras.Model:
     model = network(seed, keras.layers.Dropout(0.5, seed=7 * seed + hvd.rank()))
     return compiled(model, hvd.DistributedOptimizer(keras.optimizers.Adam(0.05)))
 
 
-def check_records(folder):
+def check_records(folder: Path) -> object:
     path = folder / "records é.jsonl"
     model = compiled(network(0), hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)))
-    average, record = callbacks.MetricAverageCallback(), records.EpochRecords(path)
+    average, record = callbacks.MetricAverageCallback(), epoch_records.EpochRecords(path)
     train(model, average, record, epochs=3, validation_data=samples(8, 1))
-    first = records.read_records(path)
+    first = epoch_records.read_records(path)
     hvd.barrier()
     train(model, average, record, epochs=3, initial_epoch=1, validation_data=samples(8, 1))
     hvd.barrier()
-    logs = records.rank0_logs(csv=folder / "log.csv")
-    return {"first": first, "then": records.read_records(path), "logs": [type(log).__name__ for log in logs]}
+    logs = epoch_records.rank0_logs(csv=folder / "log.csv")
+    return {"first": first, "then": epoch_records.read_records(path), "logs": [type(log).__name__ for log in logs]}
 
 
-def check_parity():
+def check_parity() -> object:
     random = np.random.default_rng(0)
-    train_data = (random.uniform(size=(320, 32, 32, 3)).astype("float32"), np.arange(320) % 10)
+    pictures: np.ndarray = random.uniform(size=(320, 32, 32, 3)).astype("float32")
+    labels: np.ndarray = np.arange(320) % 10
+    train_data = (pictures, labels)
     test = (train_data[0][:40], train_data[1][:40])
 
-    def measured():
+    def measured() -> object:
         found = parity.measure(lambda: parity.small((32, 32, 3), 10), train_data, test, 16)
-        return None if found is None else {**parity.asdict(found), "holds": found.holds}
+        return None if found is None else {**attrs.asdict(found), "holds": found.holds}
 
     facts = {"with": measured()}
     if BACKEND == "tensorflow":  # once is enough, and PyTorch has no graphs to trace
         return facts
-    real, hvd.DistributedOptimizer = hvd.DistributedOptimizer, lambda optimizer: optimizer
+    real = hvd.DistributedOptimizer
+    setattr(hvd, "DistributedOptimizer", lambda optimizer: optimizer)  # noqa: B010  # mypy knows what the name is
     facts["without"] = measured()
-    hvd.DistributedOptimizer = real
+    setattr(hvd, "DistributedOptimizer", real)  # noqa: B010
     return facts
 
 
-def work(folder, names):
+def work(folder: Path, names: Sequence[str]) -> int:
     """Is one rank: runs the checks in order. The first that fails ends it, since the other ranks would wait."""
     hvd.init()
-    facts, failed = {}, ""
+    facts: dict[str, object] = {}
+    failed = ""
     for name in names:
         check = globals()[f"check_{name}"]
         try:
@@ -502,7 +535,7 @@ def work(folder, names):
     return 1 if failed else 0
 
 
-def start(rank, size, nodes, port, folder, names):
+def start(rank: int, size: int, nodes: int, port: int, folder: Path, names: Sequence[str]) -> int:
     """Forks one rank and returns its process id."""
     child = os.fork()
     if child:
@@ -516,8 +549,8 @@ def start(rank, size, nodes, port, folder, names):
         os._exit(code)
 
 
-def main(folder, size, nodes, names):
-    with ranks.rendezvous() as server:
+def main(folder: Path, size: int, nodes: int, names: Sequence[str]) -> int:
+    with Rendezvous(ranks.LOOPBACK) as server:
         waiting = {start(rank, size, nodes, server.port, folder, names) for rank in range(size)}
         while waiting:
             child, status = os.wait()

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from batchhvd.engines.slurm import Slurm
-from tests.e2e.conftest import Bed
 from tests.e2e.engine_contract import EngineContract
+from tests.support.slurm import Bed
 
 
 @pytest.mark.slurm

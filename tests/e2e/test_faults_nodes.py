@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from batchhvd.engines.node import ticks
 from batchhvd.engines.processes import Processes
+from batchhvd.node.processes import ticks
 from batchhvd.service import drills
-from tests.e2e.faults import Live, live, processes, until
+from tests.support.faults import Live, live, processes
+from tests.support.waiting import until
 
 # A rank with a grandchild in a session of its own; STUBBORN ones ignore that they are asked to end.
 FOREVER = "setsid sleep 1000 & echo up; while true; do sleep 0.1; done"  # a grandchild in a session of its own

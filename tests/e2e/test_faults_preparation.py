@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.faults import PYTHON, Live, live, processes, until
+from tests.support.faults import Live, live, processes
+from tests.support.stage import PYTHON
+from tests.support.waiting import until
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -100,24 +102,25 @@ def test_shares_folder_and_logs_are_the_real_ones(world: Live) -> None:
 VIEW = """
 import os, sys
 from pathlib import Path
-from batchhvd.engines import node
+from batchhvd.node.sandbox.mounting import mounted, own_mounts, remove
+from batchhvd.node.sandbox.view import MachineView
 
 base = Path(sys.argv[1])
-node.own_mounts()
-before = node.mounted()
+own_mounts()
+before = mounted()
 try:
-    node.View(base / "view", base / "changes", None, [base / "real", Path("/no such folder")])
+    MachineView(base / "view", base / "changes", None, [base / "real", Path("/no such folder")])
 except OSError as error:
     print("refused:", error.strerror)
-assert node.mounted() == before, "something stayed mounted"
-view = node.View(base / "view", base / "changes", None, [base / "real"])
+assert mounted() == before, "something stayed mounted"
+view = MachineView(base / "view", base / "changes", None, [base / "real"])
 for folder in (base / "view", base):
     try:
-        node.remove(folder)
+        remove(folder)
     except OSError as error:
         print("kept:", error.strerror)
 view.close()
-node.remove(base / "view")
+remove(base / "view")
 print(sorted(path.name for path in base.iterdir()), (base / "real" / "file").read_text())
 """
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,8 @@ from attrs import define, field
 
 from batchhvd.errors import EngineError
 from batchhvd.service import drills
-from tests.e2e.faults import Live, processes, until
+from tests.support.faults import Live, processes
+from tests.support.waiting import until
 
 KILLS = int(os.environ.get("BATCHHVD_TEST_KILLS", "10"))
 SEED = int(os.environ.get("BATCHHVD_TEST_SEED", str(time.time_ns() % 100_000)))
@@ -58,6 +60,13 @@ def active(world: Live) -> list[str]:
     return [job.document["name"] for job in world.store.active()]
 
 
+DRILLS: dict[str, Callable[[Path, int], None]] = {
+    "rank": drills.kill_rank,
+    "runner": drills.kill_runner,
+    "node": drills.evict,
+}
+
+
 def hit(world: Live, generator: random.Random, kind: str, allowed: dict[str, set[str]]) -> bool:
     """Kills something of a running job and notes what may come of it; False where nothing could be hit."""
     running = [job for job in world.store.active() if job.private.get("handle")]
@@ -66,8 +75,7 @@ def hit(world: Live, generator: random.Random, kind: str, allowed: dict[str, set
     job = generator.choice(running)
     folder, node = Path(job.private["folder"]), generator.randrange(len(job.private["nodes"]))
     try:
-        drill = {"rank": drills.kill_rank, "runner": drills.kill_runner, "node": drills.evict}[kind]
-        drill(folder, node)
+        DRILLS[kind](folder, node)
     except EngineError:
         return False  # it had not begun, or was over
     # A rank that was killed with its node, or as its job was ending anyway, changes nothing more.
@@ -119,8 +127,8 @@ def check(world: Live, count: int, allowed: dict[str, set[str]]) -> None:
         assert ended in (allowed[name] or {"succeeded"}), (SEED, name, world.info(name))
         lines = defaultdict(list)
         for line in world.log(name).splitlines():
-            rank, _, at = line.removeprefix("rank ").partition(" line ")
-            lines[int(rank)].append(int(at))
+            number_of_rank, _, at = line.removeprefix("rank ").partition(" line ")
+            lines[int(number_of_rank)].append(int(at))
         for rank, seen in lines.items():  # none twice, none missing in between
             assert seen == list(range(1, len(seen) + 1)), (SEED, name, rank, seen)
         if ended == "succeeded":

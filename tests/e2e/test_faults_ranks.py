@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from batchhvd.service import drills
-from tests.e2e.faults import Live, live, processes, until
+from tests.support.faults import Live, live, processes
+from tests.support.waiting import until
 
 FOREVER = "echo up; while true; do sleep 0.1; done"
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from batchhvd.service import drills
-from tests.e2e.faults import MOUNTED, Live, live, until
+from tests.support.faults import MOUNTED, Live, live
+from tests.support.waiting import until
 
 # Stands for a training: a step depends on all before it, rank 0 keeps checkpoints, a fresh start goes on from the last.
 TRAINING = """

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from batchhvd.service import drills
-from tests.e2e.faults import PYTHON, live, until
+from tests.support.faults import live
+from tests.support.stage import PYTHON
+from tests.support.waiting import until
 
 # Writes a mebibyte in pieces, which takes a fifth of a second, and says how long it took.
 WRITES = """

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.faults import PYTHON, live
+from tests.support.faults import live
+from tests.support.stage import PYTHON
 
 JOB = Path(__file__).parents[1] / "data" / "jobs" / "tutorial-4-nodes.json"
 SCRIPT = """

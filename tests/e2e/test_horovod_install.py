@@ -17,12 +17,13 @@ import numpy as np
 import pytest
 
 from batchhvd.errors import EngineError, HorovodBrokenError
-from batchhvd.trainer import ranks
+from batchhvd.node.rendezvous import Rendezvous
 from batchhvd.trainer.checkpoint import Checkpoints
-from batchhvd.trainer.horovod_plan import framework_version
-from batchhvd.trainer.horovod_source import EDITS, VERSION, change, unpack
-from batchhvd.trainer.install import COMMAND, cache, installed
-from tests.e2e.faults import until
+from batchhvd.trainer.install import COMMAND, installed
+from batchhvd.trainer.install.installation import cache, framework_version
+from batchhvd.trainer.install.source import EDITS, VERSION, change, unpack
+from batchhvd.trainer.measure import ranks
+from tests.support.waiting import until
 
 INSTALL = ranks.python("-m", "batchhvd.trainer.install")
 
@@ -59,7 +60,7 @@ def test_a_missing_compiler_is_named_with_the_command(tmp_path: Path) -> None:
     tools.mkdir()
     code = (
         "import os; os.geteuid = lambda: 1000\n"
-        "from batchhvd.trainer.install import main; raise SystemExit(main(['--no-nccl']))"
+        "from batchhvd.trainer.install.__main__ import main; raise SystemExit(main(['--no-nccl']))"
     )
     done = command([sys.executable, "-c", code], PATH=str(tools), XDG_CACHE_HOME=str(tmp_path / "cache"))
     assert done.returncode == 1
@@ -102,8 +103,9 @@ def test_two_builds_wait_for_one_another(tmp_path: Path) -> None:
     folder = tmp_path / "batchhvd" / "horovod"
     folder.mkdir(parents=True)
     code = (
-        "from batchhvd.trainer.install import Steps, _lock, cache\n"
-        "with _lock(cache() / 'lock', Steps()): print('mine', flush=True)"
+        "from batchhvd.trainer.install.installation import cache\n"
+        "from batchhvd.trainer.install.installer import StepLog, lock\n"
+        "with lock(cache() / 'lock', StepLog()): print('mine', flush=True)"
     )
     with (folder / "lock").open("a") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -141,7 +143,7 @@ def test_ranks_keep_what_the_user_tunes_and_get_a_place_of_their_own(
 def test_ranks_end_with_the_one_who_started_them(tmp_path: Path) -> None:
     """With the handler of SIGTERM taken out, both ranks slept on."""
     rank = f"import os, time; open({str(tmp_path)!r} + f'/{{os.getpid()}}', 'w').close(); time.sleep(60)"
-    code = f"import sys; from batchhvd.trainer import ranks; ranks.run([sys.executable, '-c', {rank!r}], 2)"
+    code = f"import sys; from batchhvd.trainer.measure import ranks; ranks.run([sys.executable, '-c', {rank!r}], 2)"
     with subprocess.Popen([sys.executable, "-c", code]) as starter:
         until(lambda: len(list(tmp_path.iterdir())) == 2)
         starter.terminate()
@@ -164,7 +166,7 @@ def test_the_rendezvous_keeps_a_scope_until_all_have_left() -> None:
         answer = connection.getresponse()
         return answer.status, answer.read()
 
-    with ranks.rendezvous() as server:
+    with Rendezvous(ranks.LOOPBACK) as server:
         assert ask("GET", "/global/0") == (404, b"")
         for key in ("0", "1"):
             assert ask("PUT", f"/global/{key}", b"\x00address") == (200, b"")
@@ -280,7 +282,7 @@ def test_a_spoilt_checkpoint_is_passed_over(tmp_path: Path) -> None:
     assert [path.name for path in paths] == [f"checkpoint-{epoch:05d}.npz" for epoch in (3, 4, 5)]
     shutil.copyfile(paths[-1], tmp_path / "whole")
     paths[-1].write_bytes((tmp_path / "whole").read_bytes()[:-200])
-    with pytest.warns(UserWarning, match="taking the one before"):
+    with pytest.warns(UserWarning, match="taking the previous checkpoint"):
         snapshot = Checkpoints(tmp_path).latest()
     assert snapshot is not None and snapshot.epoch == 4
     assert isinstance(snapshot.weights[0], np.ndarray)

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from batchhvd.trainer import ranks
-from batchhvd.trainer.horovod_plan import framework_version
 from batchhvd.trainer.install import COMMAND, installed
-from batchhvd.trainer.parity import WEIGHT
+from batchhvd.trainer.install.installation import framework_version
+from batchhvd.trainer.measure import ranks
+from batchhvd.trainer.measure.parity import WEIGHT
 
 BATTERY = Path(__file__).with_name("horovod_battery.py")
 CHECKS = [

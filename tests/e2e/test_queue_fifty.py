@@ -15,8 +15,8 @@ from attrs import define
 
 from batchhvd.service.scheduler import queue
 from batchhvd.wire.facts.times import read_moment
-from tests.e2e.faults import Live, live
-from tests.unit.scheduler_world import Clock
+from tests.support.faults import Live, live
+from tests.support.world import Clock
 
 NODES, JOBS = 8, 50
 SPEED = 60.0  # how fast the scheduler's clock runs: a large job waits one real second before nodes are kept for it

@@ -12,7 +12,7 @@ import pytest
 from batchhvd.engines.base import Status, Task
 from batchhvd.engines.slurm import Slurm
 from batchhvd.errors import EngineError, EngineMissingError
-from batchhvd.service.export import script as from_job_file
+from batchhvd.service.job_script import script as from_job_file
 
 NOW = "date -d '-1 minute' +%Y-%m-%dT%H:%M:%S"
 
@@ -141,7 +141,7 @@ def test_a_silent_controller_changes_no_count_of_nodes(bin: Path) -> None:
 
 def test_programs_that_are_not_there_are_named_with_their_package(bin: Path) -> None:
     (bin / "squeue").unlink()
-    with pytest.raises(EngineMissingError, match="there is no squeue in .*apt-get install slurm-client"):
+    with pytest.raises(EngineMissingError, match="squeue was not found in .*apt-get install slurm-client"):
         Slurm(bin=str(bin))
 
 

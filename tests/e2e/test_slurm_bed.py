@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import CHECKOUT, beds
-from tests.slurm import bed
+from tests.support import bed
+from tests.support.slurm import CHECKOUT, beds
 
 pytestmark = pytest.mark.slurm
 
@@ -74,7 +74,7 @@ def test_it_goes_when_its_caller_is_killed(tmp_path: Path) -> None:
 
 def test_a_bed_that_cannot_come_up_says_why_and_leaves_nothing(tmp_path: Path) -> None:
     folder, share = tmp_path / "bed", tmp_path / "no such folder"
-    command = [sys.executable, bed.__file__, "up", folder, "--nodes", "1", "--share", share]
+    command = [sys.executable, bed.__file__, "up", str(folder), "--nodes", "1", "--share", str(share)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "node1 did not come up; see" in done.stderr

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from batchhvd.service import drills
-from batchhvd.trainer.horovod_plan import framework_version
 from batchhvd.trainer.install import COMMAND, installed
-from tests.e2e.faults import MOUNTED, Live, live, until
+from batchhvd.trainer.install.installation import framework_version
+from tests.support.faults import MOUNTED, Live, live
+from tests.support.waiting import until
 
 # The trainer's own command. Its ranks wait after the last epoch until a file is there: the moment of the drill.
 TRAINING = """

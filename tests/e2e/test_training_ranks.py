@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import batchhvd
-from batchhvd.trainer import ranks
-from batchhvd.trainer.data import load
-from batchhvd.trainer.horovod_plan import framework_version
+from batchhvd.trainer.data import Data, load
 from batchhvd.trainer.install import COMMAND, installed
+from batchhvd.trainer.install.installation import framework_version
+from batchhvd.trainer.measure import ranks
 
 RANK = str(Path(__file__).with_name("training_rank.py"))
 UPLOADED = str(Path(batchhvd.__file__).with_name("trainer") / "cifar_cnn_distributed.py")
@@ -28,25 +28,30 @@ def require(*backends: str) -> None:
             pytest.skip(f"{name} is not installed")
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder with a small set of digits, named as users name folders."""
+@pytest.fixture(scope="session")
+def digits() -> Data:
+    """The digits, parsed once for the whole run."""
     if find_spec("sklearn") is None:
         pytest.skip("the digits come with scikit-learn, which is not installed")
+    return load("digits")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, digits: Data) -> Path:
+    """A folder with a small set of digits, named as users name folders."""
     place = tmp_path / "Übungs ordner"
     place.mkdir()
-    digits = load("digits")
     arrays = {"x_train": digits.x_train[:310], "y_train": digits.y_train[:310]}
     np.savez(place / SMALL, **arrays, x_test=digits.x_test[:101], y_test=digits.y_test[:101])
     return place
 
 
-def run(size: int, backend: str, *command: str) -> list[ranks.Outcome]:
+def run(size: int, backend: str, *command: str) -> list[ranks.RankOutcome]:
     variables = {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
     return ranks.run(ranks.python(*command), size, variables=variables, timeout=200)
 
 
-def well(outcomes: list[ranks.Outcome]) -> list[str]:
+def well(outcomes: list[ranks.RankOutcome]) -> list[str]:
     for outcome in outcomes:
         assert outcome.exit_code == 0, ranks.tail(outcome.output, 40)
     return [outcome.output for outcome in outcomes]

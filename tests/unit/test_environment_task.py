@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchhvd.service.batchai import vm_sizes
 from batchhvd.service.scheduler import task as environment
-from batchhvd.service.scheduler.task import Plan, Run, Site
+from batchhvd.service.scheduler.layout import TaskLayout
+from batchhvd.service.scheduler.task import Attempt, Site
+from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Record
+from batchhvd.wire.facts import vm_sizes
 
 FOLDER = Path("/wurzel ü/tasks/u/1")
 SHARE = Path("/wurzel ü/shares/acc/share")
@@ -27,7 +29,9 @@ VOLUME = {
 }
 
 
-def plan(site: Site | None = None, nodes: int = 2, private: Any = None, cluster: Any = None, **properties: Any) -> Plan:
+def plan(
+    site: Site | None = None, nodes: int = 2, private: Any = None, cluster: Any = None, **properties: Any
+) -> TaskLayout:
     body: dict[str, Any] = {
         "nodeCount": nodes,
         "stdOutErrPathPrefix": f"{ROOT}/ext/logs",
@@ -37,10 +41,10 @@ def plan(site: Site | None = None, nodes: int = 2, private: Any = None, cluster:
     }
     if not any(name.endswith("Settings") and name != "containerSettings" for name in properties):
         body["customToolkitSettings"] = {"commandLine": "true"}
-    job = Record("/j", "jobs", "/e", {"name": "j ü!", "properties": body}, private or {}, 1)
-    owner = Record("/c", "clusters", "/w", {"properties": {"vmSize": "STANDARD_NC6", **(cluster or {})}}, {}, 1)
-    targets = {mount: SHARE / mount.inside for mount in environment.mounts_of(job, owner)}
-    run = Run(FOLDER, tuple(f"tvm-{k}" for k in range(nodes)))
+    job = StoredJob(Record("/j", "jobs", "/e", {"name": "j ü!", "properties": body}, private or {}, 1), "queued")
+    owner: Any = {"vmSize": "STANDARD_NC6", **(cluster or {})}
+    targets = {mount: SHARE / mount.inside for mount in environment.mounts_of(job.properties, owner)}
+    run = Attempt(FOLDER, tuple(f"tvm-{k}" for k in range(nodes)))
     return environment.build(job, owner, targets, run, site or Site(python="/opt/py thon/bin/python3"))
 
 
@@ -140,13 +144,13 @@ def test_an_image_that_is_not_run_and_fields_without_effect_are_said() -> None:
     [("P7D", 604800), ("PT1H2S", 3602), ("7.00:00:00", 604800), ("00:05:00", 300), ("PT0.5S", 0.5), ("P1DT1M", 86460)],
 )
 def test_durations(text: str, seconds: float) -> None:
-    assert environment.seconds(text) == seconds
+    assert plan(constraints={"maxWallClockTime": text}).task.wall_seconds == seconds
     assert plan(constraints={"maxWallClockTime": text}).task.wall_seconds == seconds
 
 
 def test_what_is_no_duration_is_refused() -> None:
-    with pytest.raises(ValueError, match="'soon' is no duration"):
-        environment.seconds("soon")
+    with pytest.raises(ValueError, match="'soon' is not a duration"):
+        plan(constraints={"maxWallClockTime": "soon"})
 
 
 def test_stalls_and_retries_are_asked_for_by_variables() -> None:
@@ -190,7 +194,7 @@ def test_paths_reach_the_program_as_they_are_but_for_variables(path: str) -> Non
 
 
 def test_vm_sizes() -> None:
-    assert vm_sizes.size("Standard_NC6") == vm_sizes.Size("STANDARD_NC6", 6, 1, 56 * 2**30)
+    assert vm_sizes.size("Standard_NC6") == vm_sizes.VmSize("STANDARD_NC6", 6, 1, 56 * 2**30)
     assert vm_sizes.size("nc24rs_v3").gpus == 4
     assert vm_sizes.size("STANDARD_D1").gpus == 0
     assert vm_sizes.size("Standard_E64s_v9").cores == 64  # by guess

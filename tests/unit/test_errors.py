@@ -134,6 +134,27 @@ def test_a_provider_that_azure_no_longer_knows_is_retired(code: str) -> None:
     assert type(translate(refusal(404, code, "The resource namespace 'Microsoft.Other' is invalid."))) is NotFoundError
 
 
+@pytest.mark.parametrize(
+    ("kind", "status", "code"),
+    [
+        (NotFoundError, 404, "ResourceNotFound"),
+        (ConflictError, 409, "Conflict"),
+        (BadRequestError, 400, "BadRequest"),
+        (AccessDeniedError, 403, "AuthorizationFailed"),
+        (UnavailableError, None, ""),
+        (ServiceError, None, ""),
+    ],
+)
+def test_a_class_carries_its_status_and_code(kind: type[ServiceError], status: int | None, code: str) -> None:
+    plain, given = kind("x"), kind("x", status=401, code="Other")
+    assert (plain.status, plain.code) == (status, code)
+    assert (given.status, given.code) == (401, "Other")
+
+
+def test_where_no_answer_came_there_is_no_status() -> None:
+    assert translate(CredentialUnavailableError("no credential")).status is None  # type: ignore[attr-defined]
+
+
 def test_our_own_errors_stay() -> None:
     error = NotFoundError("it is gone")
     assert translate(error, what="anything") is error

@@ -15,13 +15,15 @@ from hypothesis import strategies as st
 
 from batchhvd.errors import ServiceError
 from batchhvd.service.files import app as files_module
-from batchhvd.service.files import listing, properties, ranges, xml
-from batchhvd.service.files import request as request_
 from batchhvd.service.files.app import Files
-from batchhvd.service.files.refusal import refuse, translate
-from batchhvd.service.files.request import Request, Target
+from batchhvd.service.files.disk.sidecar import Sidecar
+from batchhvd.service.files.operations import properties
+from batchhvd.service.files.operations import range as ranges
+from batchhvd.service.files.protocol import listing, xml
+from batchhvd.service.files.protocol import request as request_
+from batchhvd.service.files.protocol.refusal import refuse, translate
+from batchhvd.service.files.protocol.request import Request, Target
 from batchhvd.service.files.route import find
-from batchhvd.service.files.sidecar import Sidecar
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=20)
 NAME = TEXT.filter(lambda name: name not in (".", "..") and len(name.encode()) < 256)

@@ -1,7 +1,7 @@
 """Who may import whom, as data; and what importing the package brings along.
 
-A level may import the levels below it, and modules of its own level as long as no cycle comes of it. What is imported
-only for type checkers does not count; what is imported inside a function counts, unless it is named in ``LATE``.
+Each package is a room. A room may import the rooms that ``ARROWS`` names and no other, at its start or inside a
+function; what is imported only for type checkers does not count. No module imports another in a circle, however late.
 """
 
 import ast
@@ -18,51 +18,46 @@ import pytest
 import batchhvd
 
 PACKAGE = Path(batchhvd.__file__).parent
+DOCS = PACKAGE.parent / "docs"
 
-# From the top down. A package stands for all its modules.
-LEVELS = [
-    {"batchhvd.__main__", "batchhvd.cli"},
-    {"batchhvd.cli_*", "batchhvd.commands*", "batchhvd.doctor", "batchhvd.tutorial"},
-    {"batchhvd.curves", "batchhvd.display", "batchhvd.terminal"},
-    {"batchhvd"},
-    {"batchhvd.session"},
-    {"batchhvd.workspace"},
-    {
-        "batchhvd.cluster",
-        "batchhvd.explain",
-        "batchhvd.job",
-        "batchhvd.output",
-        "batchhvd.plan",
-        "batchhvd.storage",
-        "batchhvd.survey",
-    },
-    {"batchhvd.metrics", "batchhvd.progress", "batchhvd.progress_text"},
-    {"batchhvd.logstream", "batchhvd.selection", "batchhvd.transfer"},
-    {"batchhvd.resource"},
-    {"batchhvd.connection"},
-    {"batchhvd.localservice", "batchhvd.loopback", "batchhvd.polling"},
-    {
-        "batchhvd.clusterspec",
-        "batchhvd.durations",
-        "batchhvd.jobfields",
-        "batchhvd.jobfile",
-        "batchhvd.jobschema",
-        "batchhvd.jobspec",
-        "batchhvd.mounts",
-        "batchhvd.placeholders",
-        "batchhvd.specdocument",
-        "batchhvd.tasks",
-    },
-    {"batchhvd._version", "batchhvd.errors"},
-]
-# The parts that are no client: what each may import besides itself.
-PARTS = {
-    "batchhvd.service": {"batchhvd._version", "batchhvd.engines.base", "batchhvd.errors"},
-    "batchhvd.engines": {"batchhvd.errors"},
-    "batchhvd.trainer": {"batchhvd.errors"},
+# Every room but node may also import errors and _version. The face, "batchhvd", finds its names when asked for them.
+ARROWS = {
+    "__main__": "cli",
+    "cli": "batchhvd resources views logs wire wire.facts",
+    "batchhvd": "",
+    "resources": "advice views logs transfer spec wire wire.facts",
+    "views": "logs wire.facts",
+    "advice": "spec wire wire.facts",
+    "transfer": "wire",
+    "logs": "wire wire.facts",
+    "spec": "wire.facts",
+    "wire": "wire.facts",
+    "wire.facts": "",
+    "service": "service.arm service.batchai service.files service.status service.scheduler service.drills "
+    "service.mounts service.description service.http service.store engines wire.facts",
+    "service.batchai": "service.arm service.mounts service.description service.http service.store wire.facts",
+    "service.arm": "service.description service.http service.store wire.facts",
+    "service.status": "service.scheduler service.http service.store wire.facts",
+    "service.drills": "service.files service.store",
+    "service.scheduler": "service.mounts service.store engines wire.facts",
+    "service.mounts": "service.description service.http service.store wire.facts",
+    "service.files": "",
+    "service.description": "service.http wire.facts",
+    "service.http": "service.store wire.facts",
+    "service.store": "wire.facts",
+    "engines": "node node.sandbox",
+    "engines.slurm": "engines node",
+    "engines.export": "engines engines.slurm node",
+    "node": "node.sandbox",
+    "node.sandbox": "",
+    "errors": "",
+    "_version": "",
+    "trainer": "trainer.hvd",
+    "trainer.measure": "trainer trainer.hvd node",
+    "trainer.check": "",
+    "trainer.install": "trainer.measure",
+    "trainer.hvd": "",
 }
-# Inside a function and upwards: what something looks like in a notebook is asked for only there.
-LATE = {("batchhvd.metrics", "batchhvd.display"), ("batchhvd.resource", "batchhvd.display")}
 
 
 def modules() -> dict[str, Path]:
@@ -74,88 +69,94 @@ def modules() -> dict[str, Path]:
 
 
 MODULES = modules()
+PACKAGES = {name for name, path in MODULES.items() if path.name == "__init__.py"}
+FREE = {"errors", "_version"}
+
+
+def room(module: str) -> str:
+    """Returns the package of a module, without the leading ``batchhvd``; a module at the top is a room of its own."""
+    package = module if module in PACKAGES or module.count(".") == 1 else module.rpartition(".")[0]
+    return package.removeprefix("batchhvd.")
 
 
 @functools.cache
-def imports(path: Path) -> tuple[tuple[str, bool], ...]:
-    """Returns every imported module of the package, and whether it is imported when this one is."""
-    return tuple(_imports(path))
+def imports(path: Path) -> frozenset[str]:
+    """Returns every module of the package that a module imports, early or late."""
+    return frozenset(_imports(path))
 
 
-def _imports(path: Path) -> Iterator[tuple[str, bool]]:
-    for node, early in _walk(ast.parse(path.read_text(encoding="utf-8")), True):
+def _imports(path: Path) -> Iterator[str]:
+    for node in _walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, early) for alias in node.names if alias.name.split(".")[0] == "batchhvd")
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "batchhvd")
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: imports are absolute"
             if (node.module or "").split(".")[0] == "batchhvd":
-                for alias in node.names:
-                    inner = f"{node.module}.{alias.name}"
-                    yield (inner if inner in MODULES else str(node.module)), early
+                inner = [f"{node.module}.{alias.name}" for alias in node.names]
+                yield from (name if name in MODULES else str(node.module) for name in inner)
 
 
-def _walk(node: ast.AST, early: bool) -> Iterator[tuple[ast.AST, bool]]:
-    yield node, early
+def _walk(node: ast.AST) -> Iterator[ast.AST]:
+    yield node
     for child in ast.iter_child_nodes(node):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test) and child in node.body:
             continue
-        yield from _walk(child, early and not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)))
+        yield from _walk(child)
 
 
-def part(module: str) -> str:
-    return next((name for name in PARTS if module == name or module.startswith(name + ".")), "")
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_imports_follow_the_arrows(module: str) -> None:
+    own = room(module)
+    assert own in ARROWS, f"{own} is a new room: name it in ARROWS and in docs/architecture.md"
+    allowed = {own, *ARROWS[own].split(), *(() if own.startswith("node") else FREE)}
+    wrong = sorted(other for other in imports(MODULES[module]) if room(other) not in allowed)
+    assert not wrong, f"{module} imports {wrong}"
 
 
-def level(module: str) -> int | None:
-    for number, names in enumerate(LEVELS):
-        if module in names or any(name.endswith("*") and module.startswith(name[:-1]) for name in names):
-            return number
-    return None
-
-
-@pytest.mark.parametrize("module", sorted(name for name in MODULES if not part(name)))
-def test_the_client_imports_downwards(module: str) -> None:
-    own = level(module)
-    assert own is not None, f"{module} has no level yet: give it one in LEVELS"
-    for other, _ in imports(MODULES[module]):
-        assert not part(other), f"{module} imports {other}: the client knows no other part"
-        reached = level(other)
-        allowed = reached is not None and reached >= own
-        assert allowed or (module, other) in LATE, f"{module} imports {other}, which is not below it"
-
-
-@pytest.mark.parametrize("module", sorted(name for name in MODULES if part(name)))
-def test_the_other_parts_keep_to_themselves(module: str) -> None:
-    own = part(module)
-    for other, _ in imports(MODULES[module]):
-        assert part(other) == own or other in PARTS[own], f"{module} imports {other}"
-
-
-def test_the_node_runner_stands_alone() -> None:
-    names = {
-        alias.name
-        for node in ast.walk(ast.parse(MODULES["batchhvd.engines.node"].read_text(encoding="utf-8")))
-        if isinstance(node, (ast.Import, ast.ImportFrom))
-        for alias in ([ast.alias(node.module or "")] if isinstance(node, ast.ImportFrom) else node.names)
-    }
-    assert {name.split(".")[0] for name in names} <= {*sys.stdlib_module_names, "__future__"}
+def test_the_arrows_go_in_no_circle() -> None:
+    graph = {name: set(below.split()) for name, below in ARROWS.items()}
+    assert not _circles(graph)
 
 
 def test_no_import_goes_in_a_circle() -> None:
-    graph = {name: {other for other, early in imports(path) if early} - {name} for name, path in MODULES.items()}
-    for name in graph:  # importing a.b imports a first; that arrow is Python's own
-        graph[name] -= {name.rpartition(".")[0], "batchhvd"}
-    while leaves := [name for name, others in graph.items() if not others & graph.keys()]:
+    assert not _circles({name: set(imports(path)) - {name} for name, path in MODULES.items()})
+
+
+def _circles(graph: dict[str, set[str]]) -> list[str]:
+    left = dict(graph)
+    while leaves := [name for name, others in left.items() if not others & left.keys()]:
         for name in leaves:
-            del graph[name]
-    assert not graph, f"circles among {sorted(graph)}"
+            del left[name]
+    return sorted(left)
+
+
+def test_every_room_is_in_the_architecture_page() -> None:
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    packages = [name.removeprefix("batchhvd.").replace(".", "/") for name in PACKAGES - {"batchhvd"}]
+    missing = [name for name in packages if f"`{name}/`" not in page]
+    assert not missing, f"docs/architecture.md does not name {missing}"
+
+
+def test_the_node_runner_needs_the_standard_library_only() -> None:
+    for module, path in MODULES.items():
+        if room(module).startswith("node"):
+            tree = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            names = {alias.name for node in tree if isinstance(node, ast.Import) for alias in node.names}
+            tree = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            names |= {str(node.module) for node in tree if isinstance(node, ast.ImportFrom)}
+            assert {name.split(".")[0] for name in names} <= {*sys.stdlib_module_names, "batchhvd"}, module
 
 
 def test_only_the_session_and_programs_read_the_environment() -> None:
     for module, path in MODULES.items():
-        if module == "batchhvd.session" or module.endswith("__main__") or part(module) in ("batchhvd.trainer",):
+        own = room(module)
+        if (
+            module in ("batchhvd.resources.session", "batchhvd.wire.local_service")
+            or module.endswith("__main__")
+            or own.startswith("trainer")
+        ):
             continue
-        if module in ("batchhvd.cli", "batchhvd.engines.node") or module.startswith("batchhvd.cli_"):
+        if own == "cli" or own.startswith("node"):
             continue  # programs of their own
         text = path.read_text(encoding="utf-8")
         # A child that gets the whole environment is something else than a setting read from it.
@@ -202,7 +203,11 @@ def test_job_files_need_neither_azure_nor_a_service() -> None:
 
 def test_the_client_loads_no_service_and_no_trainer() -> None:
     loaded = fresh("import batchhvd\nfor name in batchhvd.__all__: getattr(batchhvd, name)")
-    assert not [name for name in loaded if part(name)]
+    assert not [
+        name
+        for name in loaded
+        if name.startswith(("batchhvd.service", "batchhvd.engines", "batchhvd.node", "batchhvd.trainer"))
+    ]
     assert not roots(loaded) & {"tensorflow", "keras", "starlette", "uvicorn"}
 
 

@@ -55,10 +55,10 @@ specs = st.builds(
 @QUICK
 @given(specs)
 def test_every_spec_comes_back_from_its_document(spec):
-    text = json.dumps(spec.document(), ensure_ascii=False)
+    text = json.dumps(spec.to_document(), ensure_ascii=False)
     assert JobSpec.from_document(json.loads(text)) == spec
-    shown = {"properties": {**spec.request("/c", {})["properties"], "executionState": "running"}}
-    assert JobSpec.from_job(shown) == as_shown(spec)
+    shown = {"properties": {**spec._request("/c", {})["properties"], "executionState": "running"}}
+    assert JobSpec._from_job(shown) == as_shown(spec)
 
 
 def as_shown(spec):

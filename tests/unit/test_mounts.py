@@ -6,12 +6,12 @@ import pytest
 
 from batchhvd.service.batchai import redact
 from batchhvd.service.mounts import model as mounts
-from batchhvd.service.mounts.model import Mount
+from batchhvd.service.mounts.model import MountPoint
 from batchhvd.wire.facts.mount_roots import CLUSTER_ROOT, JOB_ROOT
 
 MOUNTS = [
-    Mount(JOB_ROOT, "data/set", "acc", "share"),
-    Mount(CLUSTER_ROOT, "nfs", "", "/file/server", "sub/dir"),
+    MountPoint(JOB_ROOT, "data/set", "acc", "share"),
+    MountPoint(CLUSTER_ROOT, "nfs", "", "/file/server", "sub/dir"),
 ]
 
 

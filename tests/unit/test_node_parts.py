@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import http.client
 import json
 import os
 import sys
@@ -14,8 +15,16 @@ from attrs import asdict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchhvd.engines import node, records
-from batchhvd.engines.base import Status, Task
+from batchhvd.engines import records
+from batchhvd.engines.base import Status, Task, TaskState
+from batchhvd.node import archive, place
+from batchhvd.node.document import NodeRecord, StopRecord, TaskDocument
+from batchhvd.node.output import LogFile, OutputPipe, last_lines, whole
+from batchhvd.node.place import TaskPlace, expand, horovod_variables
+from batchhvd.node.records import declare
+from batchhvd.node.rendezvous import Rendezvous, reachable, rendezvous_variables
+from batchhvd.node.sandbox.layer import layer_name
+from batchhvd.node.state import Launch, NodeState, PreparationPlace, StallAction, StopReason, Word
 
 
 def task(tmp_path: Path, **changes: Any) -> Task:
@@ -24,44 +33,46 @@ def task(tmp_path: Path, **changes: Any) -> Task:
     return Task(**values)
 
 
-def place(tmp_path: Path, index: int = 0, **changes: Any) -> node.Place:
+def place_of(tmp_path: Path, index: int = 0, **changes: Any) -> TaskPlace:
     written = task(tmp_path, **changes)
-    return node.Place(asdict(written), Path(written.folder), index, loopback=True)
+    document: TaskDocument = json.loads(json.dumps(asdict(written)))
+    return TaskPlace(document, Path(written.folder), index, loopback=True)
 
 
-def test_it_stands_alone() -> None:
-    tree = ast.parse(Path(node.__file__).read_text(encoding="utf-8"))
+@pytest.mark.parametrize("path", sorted(archive.FOLDER.rglob("*.py")), ids=lambda path: path.stem)
+def test_it_stands_alone(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     names = {alias.name for part in ast.walk(tree) if isinstance(part, ast.Import) for alias in part.names}
     names |= {part.module or "" for part in ast.walk(tree) if isinstance(part, ast.ImportFrom)}
-    assert {name.split(".")[0] for name in names} <= sys.stdlib_module_names
+    assert {name.split(".")[0] for name in names if not name.startswith("batchhvd.node")} <= sys.stdlib_module_names
 
 
 @pytest.mark.parametrize(
-    ("data", "whole"),
+    ("data", "count"),
     [(b"", 0), (b"abc", 3), ("aü".encode(), 3), ("aü".encode()[:2], 1), ("a€".encode()[:3], 1), ("😀".encode()[:3], 0)],
 )
-def test_whole_characters(data: bytes, whole: int) -> None:
-    assert node.whole(data) == whole
+def test_whole_characters(data: bytes, count: int) -> None:
+    assert whole(data) == count
 
 
 @given(st.text(max_size=30), st.integers(0, 120))
 def test_no_character_is_ever_cut(text: str, cut: int) -> None:
     data = text.encode("utf-8", "replace")
     head = data[:cut]
-    kept = head[: node.whole(head)]
+    kept = head[: whole(head)]
     assert kept.decode() == data.decode()[: len(kept.decode())]
     assert len(head) - len(kept) < 4
 
 
 @given(st.binary(max_size=40))
 def test_what_is_not_text_is_not_held_back_for_long(data: bytes) -> None:
-    assert len(data) - node.whole(data) < 4
+    assert len(data) - whole(data) < 4
 
 
-def pipe(tmp_path: Path) -> tuple[int, node.Stream, Path]:
+def pipe(tmp_path: Path) -> tuple[int, OutputPipe, Path]:
     reading, writing = os.pipe()
     path = tmp_path / "aus gabe ü.txt"
-    return writing, node.Stream(reading, node.Sink(path), bytearray()), path
+    return writing, OutputPipe(reading, LogFile(path), bytearray()), path
 
 
 def test_lines_are_written_whole_and_what_is_unfinished_after_a_while(tmp_path: Path) -> None:
@@ -87,18 +98,18 @@ def test_lines_are_written_whole_and_what_is_unfinished_after_a_while(tmp_path: 
 
 def test_the_last_lines_are_those_a_terminal_would_show() -> None:
     text = "a\n\n" + "".join(f"\r{n}/9" for n in range(1, 4)) + "\nTraceback\nboom"
-    assert node.last_lines(text.encode()) == ["a", "1/9", "2/9", "3/9", "Traceback", "boom"]
-    assert len(node.last_lines(b"x\n" * 100)) == 20
+    assert last_lines(text.encode()) == ["a", "1/9", "2/9", "3/9", "Traceback", "boom"]
+    assert len(last_lines(b"x\n" * 100)) == 20
 
 
 def test_variables_are_expanded_and_unknown_ones_stay() -> None:
     variables = {"A": "1", "AZ_B": "$A"}
-    assert node.expand("$A ${A}b $AZ_B $C $$ $(x) ${D}", variables) == "1 1b $A $C $$ $(x) ${D}"
+    assert expand("$A ${A}b $AZ_B $C $$ $(x) ${D}", variables) == "1 1b $A $C $$ $(x) ${D}"
 
 
 def test_the_first_to_stop_a_task_gives_the_reason(tmp_path: Path) -> None:
-    assert node.declare(tmp_path, reason="rank", rank=2, exit_code=3)
-    assert not node.declare(tmp_path, reason="cancelled")
+    assert declare(tmp_path, reason="rank", rank=2, exit_code=3)
+    assert not declare(tmp_path, reason="cancelled")
     assert not records.declare(tmp_path, "cancelled")
     stop = records.stop(tmp_path)
     assert stop is not None
@@ -108,7 +119,7 @@ def test_the_first_to_stop_a_task_gives_the_reason(tmp_path: Path) -> None:
 
 def test_variables_of_a_rank(tmp_path: Path) -> None:
     environment = {"AZ_BATCHAI_JOB_MOUNT_ROOT": "/m", "OWN": "$AZ_BATCHAI_JOB_MOUNT_ROOT/$AZ_BATCHAI_TASK_INDEX"}
-    found = place(tmp_path, 1, environment=environment, secrets={"SECRET": "p$OWN"}).variables()
+    found = place_of(tmp_path, 1, environment=environment, secrets={"SECRET": "p$OWN"}).variables()
     assert found["OWN"] == "/m/1"
     assert found["SECRET"] == "p$OWN"  # as it is
     assert found["AZ_BATCHAI_JOB_TEMP"] == str(tmp_path / "aufgabe ü" / "temp" / "1")
@@ -118,15 +129,16 @@ def test_variables_of_a_rank(tmp_path: Path) -> None:
 
 
 def test_thread_counts_are_the_users_where_he_sets_them(tmp_path: Path) -> None:
-    assert place(tmp_path, environment={"OMP_NUM_THREADS": "7"}).variables()["OMP_NUM_THREADS"] == "7"
+    assert place_of(tmp_path, environment={"OMP_NUM_THREADS": "7"}).variables()["OMP_NUM_THREADS"] == "7"
 
 
 def places(ranks: tuple[int, ...], tmp_path: Path) -> list[tuple[int, ...]]:
     found = []
     for index in range(len(ranks)):
-        one = place(tmp_path, index, ranks=ranks, nodes=tuple(str(k) for k in range(len(ranks))))
+        one = place_of(tmp_path, index, ranks=ranks, nodes=tuple(str(k) for k in range(len(ranks))))
         for rank, local, _ in one.commands():
-            found_here = one.of_horovod(rank, local)
+            found_here = horovod_variables(rank, ranks, one.task["nodes"])
+            assert int(found_here["HOROVOD_LOCAL_RANK"]) == local
             names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
             found.append(tuple(int(found_here[f"HOROVOD_{name}"]) for name in names))
     return found
@@ -147,28 +159,72 @@ def test_a_node_may_have_no_rank(tmp_path: Path) -> None:
 
 
 def test_the_launcher_of_mpi_passes_the_variables_on(tmp_path: Path) -> None:
-    one = place(tmp_path, launch="mpi", command="prog $X", environment={"A": "1"}, secrets={"S": "2"})
+    one = place_of(tmp_path, launch="mpi", command="prog $X", environment={"A": "1"}, secrets={"S": "2"})
     line = one.mpirun()
     assert line.startswith("mpirun -np 5 --hostfile ")
     assert "-x A -x S" in line
     assert line.endswith("/bin/sh -c 'prog $X'")
     assert "2" not in line.split()  # the value is not on the command line
-    assert place(tmp_path, 1, launch="mpi").commands() == []
+    assert place_of(tmp_path, 1, launch="mpi").commands() == []
 
 
 def test_gpus_are_dealt_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asks = {"AZ_BATCHAI_NUM_GPUS": "4"}
-    one = place(tmp_path, environment=asks)
-    monkeypatch.setattr(node, "gpus", lambda: [])
+    one = place_of(tmp_path, environment=asks)
+    monkeypatch.setattr(place, "gpus", lambda: [])
     assert one.devices(3, 1) == {"AZ_BATCHAI_NUM_GPUS": "0", "CUDA_VISIBLE_DEVICES": ""}
-    monkeypatch.setattr(node, "gpus", lambda: ["/dev/nvidia0", "/dev/nvidia1"])
+    monkeypatch.setattr(place, "gpus", lambda: ["/dev/nvidia0", "/dev/nvidia1"])
     assert one.devices(3, 1) == {"AZ_BATCHAI_NUM_GPUS": "2", "CUDA_VISIBLE_DEVICES": "1"}
-    own = place(tmp_path, environment={**asks, "CUDA_VISIBLE_DEVICES": "0"})
+    own = place_of(tmp_path, environment={**asks, "CUDA_VISIBLE_DEVICES": "0"})
     assert own.devices(3, 1)["CUDA_VISIBLE_DEVICES"] == "0"
 
 
+def test_a_rank_that_no_node_has_is_refused() -> None:
+    assert horovod_variables(2, (2, 1), ("a", "b"))["HOROVOD_HOSTNAME"] == "b"
+    with pytest.raises(ValueError, match="rank must be below 3"):
+        horovod_variables(3, (2, 1), ("a", "b"))
+
+
+def ask(server: Rendezvous, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+    """Asks as a rank does."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+    connection.request(method, path, body)
+    answer = connection.getresponse()
+    return answer.status, answer.read()
+
+
+def test_the_meeting_point_answers_while_its_block_runs() -> None:
+    with Rendezvous("127.0.0.1") as server:
+        assert ask(server, "GET", "/global/0") == (404, b"")
+        assert ask(server, "PUT", "/global/0", b"address") == (200, b"")
+        assert ask(server, "GET", "/global/0") == (200, b"address")
+        assert reachable("127.0.0.1", server.port, server.name)
+        assert not reachable("127.0.0.1", server.port, "another")
+    server.join(5)
+    assert not server.is_alive()
+    with pytest.raises(ConnectionRefusedError):
+        ask(server, "GET", "/global/0")
+    server.close()  # may be repeated
+
+
+def test_where_ranks_meet_is_told_to_horovod() -> None:
+    assert rendezvous_variables("10.0.0.1", 4711, "eth0") == {
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": "10.0.0.1",
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": "4711",
+        "HOROVOD_GLOO_IFACE": "eth0",
+    }
+
+
+@pytest.mark.parametrize("word", [*StopReason, *NodeState, *TaskState, *Launch, *PreparationPlace, *StallAction])
+def test_states_and_reasons_are_plain_words_on_disk(word: Word) -> None:
+    plain = str.__str__(word)
+    assert word == plain and {plain: 1}[word] == 1
+    assert json.dumps({"word": word}) == json.dumps({"word": plain})
+    assert f"{word} {str(word)}" == f"{plain} {plain}"
+
+
 def test_the_meeting_point_keeps_and_clears_its_scopes() -> None:
-    server = node.Rendezvous("127.0.0.1")
+    server = Rendezvous("127.0.0.1")
     assert server.answer("GET", "/global/0", b"") is None
     for rank in ("0", "1"):
         assert server.answer("PUT", f"/global/{rank}", rank.encode() * 3) == b""
@@ -182,19 +238,31 @@ def test_the_meeting_point_keeps_and_clears_its_scopes() -> None:
 
 def test_layers_are_named_by_all_that_decides_them(tmp_path: Path) -> None:
     base = {"PATH": "/usr/bin", "HOME": "/root", "TOKEN": "a"}
-    name = node.layer_name("pip install x", base)
-    assert name == node.layer_name("pip install x", {**base, "TOKEN": "b"})  # not named in the command
-    assert name != node.layer_name("pip install y", base)
-    assert node.layer_name("get $TOKEN", base) != node.layer_name("get $TOKEN", {**base, "TOKEN": "b"})
+    name = layer_name("pip install x", base)
+    assert name == layer_name("pip install x", {**base, "TOKEN": "b"})  # not named in the command
+    assert name != layer_name("pip install y", base)
+    assert layer_name("get $TOKEN", base) != layer_name("get $TOKEN", {**base, "TOKEN": "b"})
     (tmp_path / "bin").mkdir()
     own = {**base, "PATH": f"{tmp_path}/bin:/usr/bin"}
-    before = node.layer_name("pip install x", own)
+    before = layer_name("pip install x", own)
     (tmp_path / "bin" / "pip").touch()
-    assert node.layer_name("pip install x", own) != before  # something was installed meanwhile
+    assert layer_name("pip install x", own) != before  # something was installed meanwhile
 
 
-def record(state: str = "ended", **changes: Any) -> dict[str, Any]:
-    return {"state": state, "started": 1.0, "ended": 2.0 if state == "ended" else None, "reason": "rank", **changes}
+def record(state: str = "ended", ended: float = 2.0) -> NodeRecord:
+    return {
+        "index": 0,
+        "node": "a",
+        "host": "127.0.0.1",
+        "pid": 1,
+        "state": state,
+        "started": 1.0,
+        "ended": ended if state == "ended" else None,
+        "preparation": None,
+        "ranks": [],
+        "reason": "rank",
+        "error": "",
+    }
 
 
 @pytest.mark.parametrize(
@@ -208,12 +276,12 @@ def record(state: str = "ended", **changes: Any) -> dict[str, Any]:
         ([record(), record()], "succeeded"),
     ],
 )
-def test_how_a_task_stands(found: list[Any], state: str) -> None:
+def test_how_a_task_stands(found: list[NodeRecord | None], state: str) -> None:
     assert records.status(None, found).state == state
 
 
 def test_how_a_stopped_task_stands() -> None:
-    stop = {"reason": "rank", "node": "b", "rank": 1, "exit_code": 3, "error": "e", "tail": ["x"]}
+    stop: StopRecord = {"reason": "rank", "node": "b", "rank": 1, "exit_code": 3, "error": "e", "tail": ["x"]}
     assert records.status(stop, [record(), record("running")]).state == "running"  # until all have ended
     assert records.status(stop, [record(), record(ended=5.0)]) == Status(
         state="failed",

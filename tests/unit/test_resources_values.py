@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from batchhvd import AutoScale, Cluster, NodeCounts, SpecError
-from batchhvd.resources.base import moment, reasons
-from batchhvd.resources.workspace import ResourceGroup
+from batchhvd.resources.session import Session
 from batchhvd.transfer.selection import fixed_folder, matches, target_here
 from batchhvd.wire.connection import Connection
+from batchhvd.wire.models import moment
+from batchhvd.wire.reasons import reasons
 
 UTC = timezone.utc
 
@@ -33,7 +34,7 @@ def test_times_of_the_wire(text: str | None, expected: datetime | None) -> None:
 
 
 def cluster(**properties: object) -> Cluster:
-    group = ResourceGroup(Connection("https://arm.example", "s"), "g")
+    group = Session(Connection("https://arm.example", "s")).group("g")
     return group.workspace("w").cluster("c")._load({"name": "c", "properties": properties})
 
 
@@ -67,7 +68,7 @@ def test_reasons_that_say_little() -> None:
 def test_ids_are_resource_managers() -> None:
     workspace = "/subscriptions/s/resourceGroups/g/providers/Microsoft.BatchAI/workspaces/w"
     assert cluster().id == f"{workspace}/clusters/c"
-    assert cluster().parent.experiment("e").job("j").id == f"{workspace}/experiments/e/jobs/j"
+    assert cluster().workspace.experiment("e").job("j").id == f"{workspace}/experiments/e/jobs/j"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.scheduler_world import WORKSPACE, World
+from tests.support.world import WORKSPACE, World
 
 
 @pytest.fixture
@@ -270,3 +270,19 @@ def test_a_cluster_that_cannot_be_moved_holds_up_no_other(world: World) -> None:
     world.store.put(good.id, "clusters", WORKSPACE, good.document, good.private)
     world.tick(2)
     assert (world.counts(), world.allocation()) == ({"idle": 1}, "steady")
+
+
+def test_the_jobs_of_a_cluster_that_cannot_be_read_are_left_alone(world: World) -> None:
+    world.cluster(nodes=1)
+    world.tick(2)
+    world.job("j")
+    world.tick()
+    good = world.store.get(f"{WORKSPACE}/clusters/c")
+    assert good is not None
+    world.store.put(good.id, "clusters", WORKSPACE, good.document, {"nodes": "no record"})
+    world.tick(2)
+    assert world.state("j") == "running" and not world.engine.cancelled
+    world.store.put(good.id, "clusters", WORKSPACE, good.document, good.private)
+    world.end("j")
+    world.tick()
+    assert world.state("j") == "succeeded"

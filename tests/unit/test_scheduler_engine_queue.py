@@ -9,7 +9,7 @@ import pytest
 from attrs import define, evolve, field
 
 from batchhvd.engines.base import Status, Task
-from tests.unit.scheduler_world import WORKSPACE, Memory, World
+from tests.support.world import WORKSPACE, Memory, World
 
 
 @define

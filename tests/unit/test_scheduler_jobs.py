@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.scheduler_world import EXPERIMENT, GROUP, WORKSPACE, Memory, World
+from tests.support.world import EXPERIMENT, GROUP, WORKSPACE, Memory, World
 
 MOUNTED = "$AZ_BATCHAI_JOB_MOUNT_ROOT/ablage ü"
 
@@ -61,7 +61,7 @@ def test_the_node_counts_are_right_at_the_read_that_shows_a_job_running_or_ended
         (
             {"reason": "memory", "rank": 0, "exit_code": 137, "error": "rank 0 was killed"},
             "OutOfMemory",
-            "want of memory",
+            "ran out of memory",
         ),
         ({"reason": "time", "error": "the job ran longer than 60 s"}, "WallClockLimit", "longer than 60 s"),
         ({"reason": "preparation", "exit_code": 100, "error": "the preparation ended"}, "JobPreparationFailed", "prep"),

@@ -6,7 +6,9 @@ import threading
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 
+from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Store
 
 
@@ -90,3 +92,58 @@ def test_active_and_doomed_find_by_state(store: Store) -> None:
     store.put("/g", "groups", "", {"properties": {"provisioningState": "Deleting"}})
     assert [record.id for record in store.active()] == ["/a", "/c"]
     assert [record.id for record in store.doomed()] == ["/g"]
+
+
+def job_of(store: Store) -> StoredJob:
+    properties = {"executionState": "queued", "provisioningState": "succeeded"}
+    return StoredJob.of(store.put("/Jobs/J", "jobs", "/", {"name": "j", "properties": properties}, {"uuid": "u"}))
+
+
+def test_a_revision_changes_the_present_value_once_and_not_the_one_that_was_seen(store: Store) -> None:
+    seen = job_of(store)
+    store.update(seen.id, lambda document, private: private.update(attempt=4))
+    calls = []
+
+    def change(job: StoredJob) -> StoredJob:
+        calls.append(job.attempt)
+        return evolve(job, attempt=job.attempt + 1)
+
+    changed = store.revise(seen, change)
+    assert calls == [4] and changed is not None and changed.attempt == 5
+    assert store.get("/jobs/j").private["attempt"] == 5  # type: ignore[union-attr]
+
+
+def test_a_revision_that_changes_nothing_writes_nothing(store: Store) -> None:
+    seen = job_of(store)
+    changes = store._connection().total_changes
+    assert store.revise(seen, lambda job: evolve(job)) == seen
+    assert store._connection().total_changes == changes
+
+
+def test_a_revision_that_fails_changes_nothing(store: Store) -> None:
+    seen = job_of(store)
+    with pytest.raises(ZeroDivisionError):
+        store.revise(seen, lambda job: evolve(job, attempt=1 // 0))
+    assert StoredJob.of(store.get(seen.id)) == seen  # type: ignore[arg-type]
+
+
+def test_nothing_is_revised_that_is_gone(store: Store) -> None:
+    seen = job_of(store)
+    store.delete(seen.id)
+    assert store.revise(seen, lambda job: evolve(job, attempt=1)) is None and store.get(seen.id) is None
+
+
+def test_revisions_of_many_threads_all_count(store: Store) -> None:
+    seen = job_of(store)
+
+    def count() -> None:
+        for _ in range(20):
+            store.revise(seen, lambda job: evolve(job, attempt=job.attempt + 1))
+        store.close()
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert store.get(seen.id).private["attempt"] == 80  # type: ignore[union-attr]

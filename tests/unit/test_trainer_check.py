@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 
 from batchhvd.errors import SpecError
 from batchhvd.trainer import check
-from batchhvd.trainer.check import main
+from batchhvd.trainer.check.__main__ import main
 
-SHARED = Path(__file__).parents[2].parent / "shared"
+SCRIPTS = Path(__file__).parents[1] / "data" / "scripts"
 
 RIGHT = """
 import os
@@ -77,16 +76,11 @@ def test_a_right_script_has_no_finding() -> None:
 
 def test_our_own_scripts_have_no_finding() -> None:
     for name in ("cifar_cnn_distributed.py", "train.py"):
-        assert kinds((Path(check.__file__).parent / name).read_text(encoding="utf-8")) == []
+        assert kinds((Path(check.__file__).parents[1] / name).read_text(encoding="utf-8")) == []
 
 
 def test_the_printed_script_has_exactly_its_defects() -> None:
-    page = SHARED / "seeds" / "tutorial.de-DE.md"
-    if not page.exists():
-        pytest.skip(f"the tutorial's page is not at {page}")
-    script = re.search(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
-    assert script
-    found = check.check(script[1])
+    found = check.check((SCRIPTS / "tutorial_2018.py.txt").read_text(encoding="utf-8"))
     assert [(finding.kind, finding.lines) for finding in found] == [
         ("removed-api", (4,)),  # keras.preprocessing
         ("removed-api", (19,)),  # ConfigProto
@@ -111,9 +105,7 @@ def test_the_printed_script_has_exactly_its_defects() -> None:
 
 @pytest.mark.parametrize("name", ["rank_report", "rank0_saves_only", "weights_equal_after_training"])
 def test_other_peoples_right_scripts_are_only_asked_for_a_gpu(name: str) -> None:
-    path = SHARED / "cases" / "scripts" / f"{name}.py"
-    if not path.exists():
-        pytest.skip(f"no script at {path}")
+    path = SCRIPTS / f"{name}.py"
     assert {kind for kind, _ in kinds(path.read_text(encoding="utf-8"))} <= {"gpu-not-pinned"}
 
 

@@ -13,6 +13,7 @@ from batchhvd.trainer import hvd, schedule
 from batchhvd.trainer.checkpoint import Checkpoints, Snapshot
 from batchhvd.trainer.hvd import world
 from batchhvd.trainer.hvd.collective import _op
+from batchhvd.trainer.install import COMMAND
 
 
 @pytest.fixture(autouse=True)
@@ -74,6 +75,11 @@ def test_two_ways_of_saying_the_operation_are_one() -> None:
         _op(True, hvd.Sum)
 
 
+def test_the_remedy_is_the_installers_own_command() -> None:
+    """hvd knows nothing of the installer, and its messages name its command."""
+    assert world.REMEDY == COMMAND
+
+
 def test_every_public_name_is_horovods_and_exists() -> None:
     later = {"DistributedOptimizer", "callbacks", "load_model"}
     assert sorted(hvd.__all__) == hvd.__all__
@@ -121,8 +127,8 @@ def test_a_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
     assert back is not None
     assert (back.epoch, back.step, back.ranks) == (3, 30, 2)
     assert [array.tolist() for array in back.weights] == [[[3, 3, 3], [3, 3, 3]], []]
-    assert (back.weights[0].dtype, int(back.optimizer[0])) == (np.float32, 3)
-    assert back.randomness[0]["a"].tolist() == [1]
+    assert back.weights[0].dtype == np.float32 and int(back.optimizer[0]) == 3
+    assert np.array_equal(back.randomness[0]["a"], [1])
     assert str(back.randomness[1]["python"]) == "é"
 
 

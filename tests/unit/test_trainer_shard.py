@@ -15,7 +15,7 @@ SIZES = st.integers(1, 60)
 
 @given(samples=SIZES, batch=st.integers(1, 17), ranks=st.integers(1, 7), steps=st.integers(1, 12))
 @settings(max_examples=150, deadline=None)
-def test_no_sample_is_lost_or_preferred(samples, batch, ranks, steps):
+def test_no_sample_is_lost_or_preferred(samples: int, batch: int, ranks: int, steps: int) -> None:
     seen = Counter(
         int(number)
         for rank in range(ranks)
@@ -29,7 +29,7 @@ def test_no_sample_is_lost_or_preferred(samples, batch, ranks, steps):
 
 @given(samples=SIZES, batch=st.integers(1, 17), ranks=st.integers(1, 7))
 @settings(deadline=None)
-def test_every_rank_has_the_same_steps_and_an_epoch_covers_the_set(samples, batch, ranks):
+def test_every_rank_has_the_same_steps_and_an_epoch_covers_the_set(samples: int, batch: int, ranks: int) -> None:
     shards = [Shard(samples, batch, rank, ranks) for rank in range(ranks)]
     steps = {shard.steps for shard in shards}
     assert len(steps) == 1
@@ -41,13 +41,13 @@ def test_every_rank_has_the_same_steps_and_an_epoch_covers_the_set(samples, batc
 
 @given(samples=SIZES, batch=st.integers(1, 8), ranks=st.integers(2, 5), step=st.integers(0, 20))
 @settings(deadline=None)
-def test_many_ranks_see_what_one_rank_with_a_larger_batch_sees(samples, batch, ranks, step):
+def test_many_ranks_see_what_one_rank_with_a_larger_batch_sees(samples: int, batch: int, ranks: int, step: int) -> None:
     together = [Shard(samples, batch, rank, ranks, seed=3).at(step)[0] for rank in range(ranks)]
     alone = Shard(samples, batch * ranks, seed=3).at(step)[0]
     assert np.array_equal(np.concatenate(together), alone)
 
 
-def test_augmentation_does_not_depend_on_the_number_of_ranks_and_differs_between_them():
+def test_augmentation_does_not_depend_on_the_number_of_ranks_and_differs_between_them() -> None:
     pictures = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 3), dtype=np.uint8)
     labels, augment = np.arange(40), Augment(shift=2, flip=True, hole=3)
     alone = _in_memory((pictures, labels), Shard(40, 12), augment, 2)
@@ -58,14 +58,14 @@ def test_augmentation_does_not_depend_on_the_number_of_ranks_and_differs_between
     assert not np.array_equal(moves[0], moves[1])
 
 
-def test_the_same_seed_gives_the_same_and_another_seed_does_not():
+def test_the_same_seed_gives_the_same_and_another_seed_does_not() -> None:
     shards = [Shard(1000, 50, seed=seed) for seed in (5, 5, 6)]
     orders = [shard.at(0)[0] for shard in shards]
     assert np.array_equal(orders[0], orders[1])
     assert not np.array_equal(orders[0], orders[2])
 
 
-def test_the_tutorials_ranks_walk_the_whole_set_each_in_an_order_of_its_own():
+def test_the_tutorials_ranks_walk_the_whole_set_each_in_an_order_of_its_own() -> None:
     first, second = (Shard(50_000, 32, rank, 4, whole=True) for rank in (0, 1))
     assert first.steps == second.steps == 1563
     assert not np.array_equal(first.at(0)[0], second.at(0)[0])
@@ -73,7 +73,7 @@ def test_the_tutorials_ranks_walk_the_whole_set_each_in_an_order_of_its_own():
     assert np.array_equal(np.sort(seen), np.arange(50_000))
 
 
-def test_a_picture_is_mirrored_on_every_other_lap():
+def test_a_picture_is_mirrored_on_every_other_lap() -> None:
     shard, augment = Shard(6, 6, seed=1), Augment(flip=True)
     laps = []
     for step in range(4):
@@ -84,8 +84,8 @@ def test_a_picture_is_mirrored_on_every_other_lap():
     assert all(laps[0][number] != laps[1][number] for number in range(6))
 
 
-def test_moving_repeats_the_edge_and_takes_nothing_from_the_other_side():
-    picture = np.arange(16, dtype=np.uint8).reshape(1, 4, 4, 1)
+def test_moving_repeats_the_edge_and_takes_nothing_from_the_other_side() -> None:
+    picture: np.ndarray = np.arange(16, dtype=np.uint8).reshape(1, 4, 4, 1)
     for step in range(30):
         shard, augment = Shard(1, 1), Augment(shift=2)
         down, right = augment.moves(shard, step)[:, 0]
@@ -94,16 +94,17 @@ def test_moving_repeats_the_edge_and_takes_nothing_from_the_other_side():
         assert np.allclose(moved[0, :, :, 0] * 255, picture[0, rows][:, columns, 0])
 
 
-def test_a_hole_is_black_and_as_large_as_it_should_be():
-    white = np.full((4, 9, 7, 3), 255, np.uint8)
+def test_a_hole_is_black_and_as_large_as_it_should_be() -> None:
+    white: np.ndarray = np.full((4, 9, 7, 3), 255, np.uint8)
     pictures, _ = _in_memory((white, np.zeros(4)), Shard(4, 4), Augment(hole=3), 0)
     assert ((pictures == 0).all(axis=3).sum(axis=(1, 2)) == 9).all()
     assert set(np.unique(pictures)) == {0.0, 1.0}
 
 
 @pytest.mark.parametrize(("samples", "ranks"), [(10, 3), (2, 4), (360, 4)])
-def test_what_is_tested_is_shared_without_leaving_a_rank_idle(samples, ranks):
-    x, y = np.full((samples, 2, 2, 1), 255, np.uint8), np.arange(samples)
+def test_what_is_tested_is_shared_without_leaving_a_rank_idle(samples: int, ranks: int) -> None:
+    x: np.ndarray = np.full((samples, 2, 2, 1), 255, np.uint8)
+    y = np.arange(samples)
     parts = [share((x, y), rank, ranks) for rank in range(ranks)]
     assert {int(label) for _, labels in parts for label in labels} == set(range(samples))
     assert all(len(labels) for _, labels in parts)

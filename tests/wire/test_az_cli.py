@@ -19,13 +19,12 @@ import pytest
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 PLACES = [os.environ.get("BATCHHVD_AZ", ""), str(CACHE / "batchhvd" / "azold")]
 ENVIRONMENT = next((Path(place) for place in PLACES if place and (Path(place) / "bin" / "az").exists()), None)
-SHARED = Path(__file__).parents[2].parent / "shared" / "az-cli" / "run_tutorial.sh"
+TUTORIAL = Path(__file__).parents[1] / "data" / "az-cli" / "run_tutorial.sh"
 
 pytestmark = [
     pytest.mark.az,
     pytest.mark.timeout(900),
     pytest.mark.skipif(ENVIRONMENT is None, reason="no azure-cli 2.0.60; name its environment in BATCHHVD_AZ"),
-    pytest.mark.skipif(not SHARED.exists(), reason=f"no {SHARED}, which runs the commands"),
 ]
 
 
@@ -56,7 +55,7 @@ def test_the_tutorials_commands_word_for_word(launch: Any, tmp_path: Path, mode:
         where = ["--proxy-url", proxy, "--ca-file", ca, "--secret", running.token]
     work, script = tmp_path / "work", tmp_path / "cifar_cnn_distributed.py"
     script.write_text(SCRIPT)
-    command = ["bash", str(SHARED), "--venv", str(ENVIRONMENT), "--mode", mode, "--work", str(work), *where]
+    command = ["bash", str(TUTORIAL), "--venv", str(ENVIRONMENT), "--mode", mode, "--work", str(work), *where]
     command += ["--script", str(script)]
     done = subprocess.run(command, text=True, capture_output=True, timeout=880)
     passed = re.findall(r"^PASS", done.stdout, re.MULTILINE)

@@ -3,98 +3,28 @@
 from __future__ import annotations
 
 import calendar
-import json
 import time
 import urllib.request
-from collections.abc import Callable
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
-from azure.core.pipeline.policies import SansIOHTTPPolicy
-from azure.mgmt.batchai import BatchAI
 from azure.mgmt.batchai import models as m
-from azure.storage.fileshare import ShareClient
 
-SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
-SECRET = "a-secret-that-nobody-sees"
-
-
-class Bearer(SansIOHTTPPolicy[Any, Any]):
-    """Sends a fixed token."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def on_request(self, request: Any) -> None:
-        request.http_request.headers["Authorization"] = f"Bearer {self._token}"
+from tests.support.place import SECRET, SUBSCRIPTION, Place, connect, ended
 
 
 @pytest.fixture
 def client(service: Any) -> Any:
-    options: dict[str, Any] = {"authentication_policy": Bearer(service.token), "use_env_settings": False}
-    with BatchAI(object(), SUBSCRIPTION, service.url, polling_interval=0.1, retry_total=0, **options) as found:
+    with connect(service, polling_interval=0.1, retry_total=0) as found:
         yield found
-
-
-class Place:
-    """A group with workspace, experiment, cluster and a share that jobs mount."""
-
-    def __init__(self, client: Any, group: str, account: tuple[str, str], url: str) -> None:
-        self.client, self.group = client, group.rpartition("/")[2]
-        self.account, self.key = account
-        self.share = ShareClient(f"{url}/{self.account}", "share", credential=self.key)
-        self.share.create_share()
-        client.workspaces.begin_create(self.group, "w", m.WorkspaceCreateParameters(location="eastus")).result()
-        client.experiments.begin_create(self.group, "w", "e").result()
-
-    def cluster(self, nodes: int = 1, name: str = "c", **more: Any) -> Any:
-        parameters = m.ClusterCreateParameters(
-            vm_size="Standard_NC6",
-            user_account_settings=m.UserAccountSettings(admin_user_name="me", admin_user_password=SECRET),
-            scale_settings=m.ScaleSettings(manual=m.ManualScaleSettings(target_node_count=nodes)),
-            **more,
-        )
-        return self.client.clusters.begin_create(self.group, "w", name, parameters).result()
-
-    def document(self, command: str = "echo héllo", nodes: int = 1, **more: Any) -> dict[str, Any]:
-        mount = {
-            "accountName": self.account,
-            "azureFileUrl": f"https://{self.account}.file.core.windows.net/share",
-            "credentials": {"accountKey": self.key},
-            "relativeMountPath": "m",
-        }
-        return {
-            "properties": {
-                "cluster": {"id": self.client.clusters.get(self.group, "w", "c").id},
-                "nodeCount": nodes,
-                "customToolkitSettings": {"commandLine": command},
-                "stdOutErrPathPrefix": "$AZ_BATCHAI_JOB_MOUNT_ROOT/m",
-                "mountVolumes": {"azureFileShares": [mount]},
-                **more,
-            }
-        }
-
-    def run(self, name: str, document: dict[str, Any]) -> Any:
-        return self.client.jobs.begin_create(self.group, "w", "e", name, document).result()
-
-    def job(self, name: str) -> Any:
-        return self.client.jobs.get(self.group, "w", "e", name)
-
-    def files(self, name: str, id: str = "stdouterr", **more: Any) -> list[Any]:
-        options = m.JobsListOutputFilesOptions(outputdirectoryid=id, **more)
-        return list(self.client.jobs.list_output_files(self.group, "w", "e", name, options))
 
 
 @pytest.fixture
 def place(client: Any, group: str, account: tuple[str, str], service: Any) -> Place:
     return Place(client, group, account, service.url)
-
-
-def ended(place: Place, name: str) -> Callable[[], Any]:
-    return lambda: place.job(name).execution_state in ("succeeded", "failed") and place.job(name)
 
 
 def test_a_job_runs_and_its_files_are_read_through_links(place: Place, poll: Any, service: Any) -> None:
@@ -288,116 +218,3 @@ def test_nothing_shows_a_secret(place: Place, service: Any, poll: Any) -> None:
     assert answer.status_code == 400 and answer.json()["error"]["target"].endswith("/credentials/accountKey")
     shown += answer.text + service.log()
     assert place.key not in shown and SECRET not in shown and service.token not in shown
-
-
-RULES: list[tuple[dict[str, Any], str, str]] = [
-    ({"nodeCount": 2}, "/properties/nodeCount", "at most 1"),
-    ({"nodeCount": 0}, "/properties/nodeCount", "at least 1"),
-    ({"cluster": {"id": "/nowhere"}}, "/properties/cluster/id", "does not exist"),
-    ({"horovodSettings": {"pythonScriptFilePath": "x"}}, "/properties", "exactly one of"),
-    ({"customToolkitSettings": {}}, "/properties/customToolkitSettings/commandLine", "is missing"),
-    (
-        {"customToolkitSettings": None, "cntkSettings": {"configFilePath": "x"}},
-        "/properties/cntkSettings",
-        "not supported",
-    ),
-    (
-        {"customToolkitSettings": None, "horovodSettings": {"pythonScriptFilePath": "x", "processCount": 0}},
-        "/properties/horovodSettings/processCount",
-        "from nodeCount",
-    ),
-    ({"stdOutErrPathPrefix": "$AZ_BATCHAI_JOB_MOUNT_ROOT"}, "/properties/stdOutErrPathPrefix", "lies on no mount"),
-    ({"stdOutErrPathPrefix": "/tmp"}, "/properties/stdOutErrPathPrefix", "lies on no mount"),
-    (
-        {"outputDirectories": [{"id": "A", "pathPrefix": "$AZ_BATCHAI_JOB_MOUNT_ROOT/m", "pathSuffix": "../x"}]},
-        "/properties/outputDirectories/0/pathSuffix",
-        "stay inside",
-    ),
-    (
-        {"outputDirectories": [{"id": "A B", "pathPrefix": "$AZ_BATCHAI_JOB_MOUNT_ROOT/m"}]},
-        "/properties/outputDirectories/0/id",
-        "letters",
-    ),
-    ({"environmentVariables": [{"name": "A=B", "value": "1"}]}, "/properties/environmentVariables/0/name", "no name"),
-    ({"secrets": [{"name": "A"}]}, "/properties/secrets/0/value", "is missing"),
-]
-
-
-@pytest.fixture(scope="module")
-def standing(service: Any) -> Any:
-    """One place for all the rules: nothing is created in it."""
-    group = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/rules"
-    service.call("PUT", group, {"location": "eastus"})
-    id = f"{group}/providers/Microsoft.Storage/storageAccounts/rulesaccount"
-    service.call("PUT", id, {"sku": {"name": "Standard_LRS"}, "kind": "StorageV2", "location": "eastus"})
-    key = service.call("POST", f"{id}/listKeys").json()["keys"][1]["value"]
-    policy: Any = Bearer(service.token)
-    client = BatchAI(object(), SUBSCRIPTION, service.url, authentication_policy=policy, use_env_settings=False)  # type: ignore[arg-type]
-    place = Place(client, group, ("rulesaccount", key), service.url)
-    place.cluster()
-    return place
-
-
-@pytest.mark.parametrize(("changes", "pointer", "text"), RULES)
-def test_a_rule_that_the_description_cannot_say(
-    standing: Place, changes: dict[str, Any], pointer: str, text: str
-) -> None:
-    with pytest.raises(HttpResponseError) as caught:
-        standing.run("x", standing.document(**changes))
-    assert caught.value.status_code == 400 and caught.value.error.target == pointer and text in caught.value.message
-
-
-@pytest.mark.parametrize(
-    ("changes", "pointer"),
-    [
-        ({"accountName": "nobody"}, "accountName"),
-        ({"azureFileUrl": "https://rulesaccount.file.core.windows.net/noshare"}, "azureFileUrl"),
-        ({"azureFileUrl": "https://other.file.core.windows.net/share"}, "azureFileUrl"),
-        ({"azureFileUrl": "https://rulesaccount.file.core.windows.net/share/nodirectory"}, "azureFileUrl"),
-        ({"credentials": {}}, "credentials/accountKey"),
-        ({"credentials": {"accountKey": "eA=="}}, "credentials/accountKey"),
-        ({"relativeMountPath": "../m"}, "relativeMountPath"),
-        ({"relativeMountPath": "/m"}, "relativeMountPath"),
-        ({"relativeMountPath": "."}, "relativeMountPath"),
-    ],
-)
-def test_a_mount_that_cannot_be(standing: Place, changes: dict[str, Any], pointer: str) -> None:
-    document = json.loads(json.dumps(standing.document()))
-    document["properties"]["mountVolumes"]["azureFileShares"][0].update(changes)
-    with pytest.raises(HttpResponseError) as caught:
-        standing.run("x", document)
-    assert caught.value.error.target == f"/properties/mountVolumes/azureFileShares/0/{pointer}"
-
-
-def test_a_setup_task_logs_onto_a_mount_of_the_cluster(standing: Place, service: Any) -> None:
-    share = standing.document()["properties"]["mountVolumes"]["azureFileShares"][0]
-    task = {"commandLine": "true", "stdOutErrPathPrefix": "$AZ_BATCHAI_MOUNT_ROOT/other"}
-    settings = {
-        "vmSize": "D1",
-        "userAccountSettings": {"adminUserName": "me"},
-        "nodeSetup": {"setupTask": task, "mountVolumes": {"azureFileShares": [share]}},
-    }
-    path = standing.client.clusters.get(standing.group, "w", "c").id.removesuffix("/c") + "/setup"
-    wrong = service.call("PUT", path, {"properties": settings})
-    assert wrong.json()["error"]["target"] == "/properties/nodeSetup/setupTask/stdOutErrPathPrefix"
-    task["stdOutErrPathPrefix"] = "$AZ_BATCHAI_MOUNT_ROOT/m"
-    for _ in range(2):
-        shown = service.call("PUT", path, {"properties": settings}).json()["properties"]["nodeSetup"]["setupTask"]
-        assert shown["stdOutErrPathSuffix"] == f"{SUBSCRIPTION}/{standing.group}/workspaces/w/clusters/setup/setuptask"
-
-
-def test_both_forms_of_a_share_url_and_file_servers(standing: Place, service: Any, poll: Any) -> None:
-    disks = m.DataDisks(disk_size_in_gb=1, disk_count=1, storage_account_type="Standard_LRS")
-    ssh = m.SshConfiguration(user_account_settings=m.UserAccountSettings(admin_user_name="me"))
-    parameters = m.FileServerCreateParameters(vm_size="Standard_D1", data_disks=disks, ssh_configuration=ssh)
-    server = standing.client.file_servers.begin_create(standing.group, "w", "nfs", parameters).result()
-    assert server.mount_settings.file_server_public_ip == "127.0.0.1" and server.data_disks.caching_type == "none"
-    document = standing.document("echo on the server", stdOutErrPathPrefix="$AZ_BATCHAI_JOB_MOUNT_ROOT/n")
-    volumes = document["properties"]["mountVolumes"]
-    volumes["azureFileShares"][0]["azureFileUrl"] = f"{service.url}/rulesaccount/share"
-    volumes["fileServers"] = [{"fileServer": {"id": server.id}, "relativeMountPath": "n"}]
-    standing.run("nfs-job", document)
-    assert poll(ended(standing, "nfs-job")).execution_state == "succeeded"
-    [stdout] = [file for file in standing.files("nfs-job") if file.name == "stdout.txt"]
-    assert fetch(stdout.download_url) == b"on the server\n"
-    assert service.call("DELETE", server.id).status_code == 200

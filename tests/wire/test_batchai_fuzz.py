@@ -250,3 +250,18 @@ def test_no_500_no_hang_no_way_out(fuzzed: Any, poll: Any) -> None:
     assert "Traceback" not in fuzzed.log(), fuzzed.log()[-3000:]
     assert [path.name for path in fuzzed.root.parent.iterdir()] == [fuzzed.root.name]
     print(f"seed {SEED}: {counts}")
+
+
+def test_a_dry_run_refuses_exactly_what_the_creation_refuses(fuzzed: Any, poll: Any) -> None:
+    print(f"BATCHHVD_FUZZ_SEED={SEED}")
+    maker, counts = Maker(seeds(make_place(fuzzed, poll))), dict.fromkeys((2, 4), 0)
+    for index in range(COUNT // 3):
+        body = maker._body("PUT", "Jobs_Create") or b""
+        path = f"{WORKSPACE}/experiments/e/jobs/dry{index}"
+        dry = fuzzed.call("PUT", path, body, **{"x-batchhvd-dry-run": "true"})
+        real = fuzzed.call("PUT", path, body)
+        told = f"seed {SEED}, request {index}: {body!r} -> {dry.text[:500]!r}, {real.text[:500]!r}"
+        assert dry.status_code == real.status_code, told
+        assert real.status_code < 400 or dry.json() == real.json(), told
+        counts[real.status_code // 100] += 1
+    assert counts[2] > COUNT / 30 and counts[4] > COUNT / 30, counts

@@ -19,7 +19,7 @@ from azure.storage.fileshare import ShareClient
 from batchhvd.service.description.published import Description, Operation
 
 HERE = Path(__file__).parents[1] / "data" / "batchai-2018-05-01"
-DOCUMENT = json.loads((Path(__file__).parents[2] / "batchhvd/service/batchai-2018-05-01.json").read_text())
+DOCUMENT = json.loads((Path(__file__).parents[2] / "batchhvd/service/description/batchai-2018-05-01.json").read_text())
 DESCRIPTION = Description(DOCUMENT)
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
 

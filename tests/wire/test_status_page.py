@@ -14,10 +14,10 @@ from typing import Any
 import httpx
 import pytest
 
-from batchhvd.advice import explain
 from batchhvd.cli import main as cli
 from batchhvd.service.status import summary, verdict
 from batchhvd.service.store.records import Store
+from batchhvd.wire.facts import causes
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +188,7 @@ def test_many_jobs_that_have_ended_are_left_out_and_counted(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("properties", "cause", "words"),
     [
-        ({"executionState": "running"}, "running", "runs"),
+        ({"executionState": "running"}, "running", "running on"),
         ({"executionState": "failed", "executionInfo": {"exitCode": 9}}, "failed", "exit code 9"),
         (
             {"executionState": "failed", "executionInfo": {"errors": [{"code": "Strange", "message": "Odd."}]}},
@@ -208,11 +208,11 @@ def test_earlier_attempts_stand_behind_the_last_one() -> None:
     assert (found["cause"], found["evidence"]) == ("running", ["before that: Node 1 is gone."])
 
 
-@pytest.mark.parametrize("code", sorted(explain._CAUSES))
+@pytest.mark.parametrize("code", sorted(causes.CAUSE_OF_CODE))
 def test_every_reason_that_the_client_explains_has_a_cause_and_a_next_step(code: str) -> None:
     errors = [{"code": code, "message": "x", "details": []}]
     found = verdict.of_job({"executionState": "failed", "executionInfo": {"errors": errors}})
-    assert found["cause"] == str(explain._CAUSES[code]) and found["next"]
+    assert found["cause"] == causes.CAUSE_OF_CODE[code] and found["next"]
 
 
 @pytest.mark.parametrize(
@@ -297,4 +297,6 @@ def test_ranks_that_are_gone_after_a_restart_are_told_from_a_lost_node(restarted
     found = verdict.of_job({"executionState": "failed", "executionInfo": info}, restarted)
     assert found["cause"] == cause
     assert ("again at 06:00:01" in found["why"]) == (cause == "service restarted")
-    assert found["next"].startswith("Submit it again" if cause == "service restarted" else "Look at its cluster")
+    assert found["next"].startswith(
+        "Submit the job again" if cause == "service restarted" else "Look at batchhvd cluster explain"
+    )

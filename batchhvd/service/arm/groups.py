@@ -7,7 +7,7 @@ from typing import Any
 
 from batchhvd.errors import ConflictError, NotFoundError
 from batchhvd.service.arm import operations
-from batchhvd.service.description.schema import Reader, Schema, refuse
+from batchhvd.service.description.reader import Reader, Schema, refuse
 from batchhvd.service.http import paging
 from batchhvd.service.http.exchange import Answer, Ask, Handler, Here
 from batchhvd.service.store.records import Record
@@ -47,7 +47,7 @@ def group(here: Here, name: str) -> Record:
     record = here.store.get(f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{name}")
     if record is None:
         raise NotFoundError(
-            f"Resource group '{name}' could not be found; create it first.", status=404, code="ResourceGroupNotFound"
+            f"Resource group '{name}' could not be found; create it first.", code="ResourceGroupNotFound"
         )
     return record
 
@@ -63,7 +63,6 @@ def open_group(here: Here, name: str) -> Record:
     if record.document["properties"]["provisioningState"] == "Deleting":
         raise ConflictError(
             f"Resource group '{name}' is being deleted; try again when it is gone.",
-            status=409,
             code="ResourceGroupBeingDeleted",
         )
     return record
@@ -111,7 +110,6 @@ def _replace_group(here: Here, old: Record, body: dict[str, Any]) -> Answer:
     if _location(old.document["location"]) != _location(body["location"]):
         raise ConflictError(
             f"Resource group '{old.document['name']}' exists already, in location '{old.document['location']}'.",
-            status=409,
             code="InvalidResourceGroupLocation",
             target="/location",
         )
@@ -216,9 +214,7 @@ def get_provider(here: Here, ask: Ask) -> Answer:
     for name in _PROVIDERS:
         if name.lower() == ask.names["provider"].lower():
             return Answer(200, _provider(name))
-    raise NotFoundError(
-        f"There is no provider '{ask.names['provider']}' here.", status=404, code="InvalidResourceNamespace"
-    )
+    raise NotFoundError(f"There is no provider '{ask.names['provider']}' here.", code="InvalidResourceNamespace")
 
 
 def _provider(name: str) -> dict[str, Any]:

@@ -7,10 +7,10 @@ restart loses nothing and no two places can disagree.
 from __future__ import annotations
 
 import uuid
-from typing import Any
 
 from batchhvd.errors import NotFoundError
 from batchhvd.service.http.exchange import Answer, Ask, Here
+from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Record
 from batchhvd.wire.facts.identity import SUBSCRIPTION
 
@@ -18,7 +18,6 @@ from batchhvd.wire.facts.identity import SUBSCRIPTION
 # and azure-cli 2.0.60 fails on a fraction.
 RETRY_AFTER = "1"
 _KEPT = 86400.0
-_ENDED = ("succeeded", "failed")
 
 
 def begin(here: Here, ask: Ask, kind: str, target: Record, location: str = "local") -> Answer:
@@ -71,7 +70,7 @@ def _find(here: Here, ask: Ask) -> Record:
     id = f"/subscriptions/{SUBSCRIPTION}{provider}{ask.names['location']}/operations/{ask.names['operation']}"
     record = here.store.get(id)
     if record is None:
-        raise NotFoundError(f"There is no operation {ask.names['operation']}.", status=404, code="OperationNotFound")
+        raise NotFoundError(f"There is no operation {ask.names['operation']}.", code="OperationNotFound")
     return record
 
 
@@ -84,13 +83,9 @@ def _state(here: Here, record: Record) -> str:
     # A target of the same name made since has another number.
     if target is None or target.number != record.document["number"]:
         return "Succeeded"
-    if record.document["kind"] == "terminate" and _ended(target.document):
+    if record.document["kind"] == "terminate" and StoredJob.of(target).has_ended:
         return "Succeeded"
     return "InProgress"
-
-
-def _ended(job: dict[str, Any]) -> bool:
-    return job["properties"]["executionState"] in _ENDED
 
 
 def _forget(here: Here) -> None:

@@ -9,11 +9,13 @@ from typing import Any
 
 from batchhvd.errors import BadRequestError, ConflictError, NotFoundError
 from batchhvd.service.arm.groups import group, open_group, read
-from batchhvd.service.description.schema import Schema
+from batchhvd.service.description.reader import Schema
 from batchhvd.service.http import paging
 from batchhvd.service.http.exchange import Answer, Ask, Handler, Here
 from batchhvd.service.store import trash
-from batchhvd.service.store.records import Record, Store
+from batchhvd.service.store.accounts import find
+from batchhvd.service.store.job import StoredJob
+from batchhvd.service.store.records import Record
 
 _TAGS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
 _SKU: Schema = {"required": ["name"], "properties": {"name": {"type": "string"}}}
@@ -37,33 +39,15 @@ _NAME = re.compile(r"[a-z0-9]{3,24}")
 RESERVED = frozenset({"subscriptions", "providers", "metadata", "tenants", "adfs", "common", "organizations"})
 
 
-def keys_of(store: Store, account: str) -> list[str] | None:
-    """Returns the keys of an account, in base64, or None where there is no such account.
-
-    A file server's directory is served like a share, so each has an account of its own, which is listed nowhere.
-    """
-    record = find(store, account)
-    if record is not None:
-        return [key["value"] for key in record.private["keys"]]
-    servers = store.list("fileServers")
-    return next((server.private["keys"] for server in servers if server.private["account"] == account), None)
-
-
-def find(store: Store, account: str) -> Record | None:
-    """Returns an account by its name, which is unique over all groups, or None."""
-    tail = f"/{account.lower()}"
-    return next((r for r in store.list("storageAccounts") if r.id.lower().endswith(tail)), None)
-
-
 def put_account(here: Here, ask: Ask) -> Answer:
     """Creates an account; again with the same place it changes tags only."""
     parent = open_group(here, ask.names["group"])
     body, name = read(CREATE, ask.body), ask.names["account"]
     if not valid(name):
-        raise BadRequestError(f"{_naming(name)}.", status=400, code="AccountNameInvalid", target="accountName")
+        raise BadRequestError(f"{_naming(name)}.", code="AccountNameInvalid", target="accountName")
     old = find(here.store, name)
     if old is not None and old.parent != parent.id.lower():
-        raise ConflictError(f"{_taken(name)}.", status=409, code="StorageAccountAlreadyTaken")
+        raise ConflictError(f"{_taken(name)}.", code="StorageAccountAlreadyTaken")
     if old is not None:
         changed = here.store.update(old.id, lambda document, private: document.update(tags=body.get("tags", {})))
         return Answer(200, shown(changed or old, ask))
@@ -135,8 +119,6 @@ def account(here: Here, ask: Ask) -> Record:
     if record is None:
         raise NotFoundError(
             f"The storage account '{ask.names['account']}' was not found in the group '{parent.document['name']}'.",
-            status=404,
-            code="ResourceNotFound",
         )
     return record
 
@@ -166,12 +148,10 @@ def delete_account(here: Here, ask: Ask) -> Answer:
 
 
 def _refuse_in_use(here: Here, record: Record) -> None:
-    for job in here.store.list("jobs"):
-        active = job.document["properties"]["executionState"] not in ("succeeded", "failed")
-        if active and record.document["name"] in job.private.get("keys", {}):
+    for job in map(StoredJob.of, here.store.active()):
+        if record.document["name"] in job.keys:
             raise ConflictError(
                 f"The storage account '{record.document['name']}' is mounted by the job {job.id}; end it first.",
-                status=409,
                 code="StorageAccountInUse",
             )
 
@@ -185,7 +165,7 @@ def regenerate_key(here: Here, ask: Ask) -> Answer:
     """Replaces one key; what was signed with it is refused from now on."""
     record, name = account(here, ask), read(_KEY, ask.body)["keyName"]
     if name.startswith("kerb"):
-        raise BadRequestError("There are no Kerberos keys here.", status=400, code="NotSupported", target="/keyName")
+        raise BadRequestError("There are no Kerberos keys here.", code="NotSupported", target="/keyName")
 
     def change(document: dict[str, Any], private: dict[str, Any]) -> None:
         private["keys"] = [_new_key(name) if key["keyName"] == name else key for key in private["keys"]]

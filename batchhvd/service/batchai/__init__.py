@@ -1,1 +1,1 @@
-"""The resources of Batch AI as the service answers for them."""
+"""The resources of Batch AI, as the service provides them."""

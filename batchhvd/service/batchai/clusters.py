@@ -1,87 +1,98 @@
-"""Clusters of Batch AI: the wishes are written here, the scheduler gives and takes the nodes."""
+"""Clusters of Batch AI: requests write what is wanted, and the scheduler adds and removes nodes."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
+
+from attrs import evolve
 
 from batchhvd.errors import ConflictError
 from batchhvd.service.batchai import redact
-from batchhvd.service.batchai.workspaces import MOST_NODES, alive, find, fresh, name_of, named, open_parent
-from batchhvd.service.description.schema import Problem, refuse
+from batchhvd.service.batchai.kinds import alive, find, fresh, name_of, named, open_parent
+from batchhvd.service.description.reader import Problem, refuse
 from batchhvd.service.http import paging
-from batchhvd.service.http.exchange import Answer, Ask, Document, Here
+from batchhvd.service.http.exchange import Answer, Ask, Here
 from batchhvd.service.mounts import model as mounts
 from batchhvd.service.mounts import rules as mount_rules
-from batchhvd.service.store.records import Record
+from batchhvd.service.store.cluster import PrivateClusterFields, StoredCluster
+from batchhvd.service.store.documents import AutoScaleSettings, ClusterProperties, ScaleSettings
+from batchhvd.service.store.records import Document
+from batchhvd.wire.facts.states import AllocationState, DeallocationOption, NodeState
 
-_COUNTS = ("runningNodeCount", "idleNodeCount", "unusableNodeCount", "preparingNodeCount", "leavingNodeCount")
-# Source: the answers of the published examples, where the request names no image.
+MOST_NODES = 1000
+"""How many nodes one cluster may ask for."""
+
+_COUNTS = tuple(f"{state}NodeCount" for state in NodeState)
+# Source: the answers of the published examples, for requests that name no image.
 _IMAGE = {"publisher": "Canonical", "offer": "UbuntuServer", "sku": "16.04-LTS", "version": "latest"}
 
 
 def create(here: Here, ask: Ask) -> Answer:
-    """Creates a cluster without nodes; again it changes the scale and nothing else."""
+    """Creates a cluster without nodes; when it exists already, only its scale changes."""
     parent, name = open_parent(here, ask, "clusters"), name_of(ask, "clusters")
     properties = _complete(ask.body["properties"])
     refuse([*_scale_problems(properties["scaleSettings"]), *_setup_problems(here, properties)])
     wanted = redact.visible(properties)
     old = find(here, parent, "clusters", name)
     if old is not None:
-        return _repeat(here, alive(old), wanted)
-    private = {**_private(properties), "asked": wanted, "warnings": list(ask.warnings)}
+        return _repeat(here, StoredCluster.of(alive(old)), wanted)
+    private = _private(properties, wanted, ask.warnings)
     document = fresh(here, parent, "clusters", name, {**wanted, **_empty(here)})
     if "setupTask" in wanted.get("nodeSetup", {}):
         document["properties"]["nodeSetup"] = _placed(wanted["nodeSetup"], document["id"])
-    record = here.store.put(document["id"], "clusters", parent.id, document, private)
+    record = here.store.put(document["id"], "clusters", parent.id, document, {**private})
     return Answer(200, record.document)
 
 
 def _placed(setup: Document, id: str) -> Document:
-    """Returns a node setup that says where its task's output lies below the prefix."""
+    """Returns a node setup that tells where its task's output is, relative to the prefix."""
     return {**setup, "setupTask": {**setup["setupTask"], "stdOutErrPathSuffix": mounts.segment(id, "setuptask")}}
 
 
-def _complete(properties: Document) -> Document:
+def _complete(properties: Document) -> ClusterProperties:
     machine = {"imageReference": _IMAGE, **properties.get("virtualMachineConfiguration", {})}
-    manual = {"manual": {"targetNodeCount": 0, "nodeDeallocationOption": "requeue"}}
-    return {
+    manual = {"manual": {"targetNodeCount": 0, "nodeDeallocationOption": DeallocationOption.REQUEUE}}
+    completed = {
         **properties,
         "vmSize": properties["vmSize"].upper(),
         "scaleSettings": properties.get("scaleSettings") or manual,
         "virtualMachineConfiguration": machine,
     }
+    return cast(ClusterProperties, completed)
 
 
 def _empty(here: Here) -> Document:
     return {
-        "allocationState": "resizing",
+        "allocationState": AllocationState.RESIZING,
         "allocationStateTransitionTime": here.time(),
         "currentNodeCount": 0,
         "nodeStateCounts": dict.fromkeys(_COUNTS, 0),
     }
 
 
-def _private(properties: Document) -> Document:
+def _private(properties: ClusterProperties, wanted: Document, warnings: Sequence[str]) -> PrivateClusterFields:
     setup = properties.get("nodeSetup", {})
     return {
-        # What the scheduler keeps of the nodes: whole from the start, for the cluster may go before it has looked.
+        # What the scheduler keeps of the nodes: complete, because a cluster may be deleted before the first look.
         "names": [],
         "leaving": [],
         "preparing": {},
         "unusable": {},
         "keys": redact.account_keys(setup.get("mountVolumes", {})),
-        "secrets": redact.secrets(setup.get("setupTask", {}).get("secrets", [])),
+        "secrets": redact.secrets(setup.get("setupTask", {}).get("secrets", ())),
+        "asked": wanted,
+        "warnings": list(warnings),
     }
 
 
-def _repeat(here: Here, old: Record, wanted: Document) -> Answer:
-    before = old.private["asked"]
+def _repeat(here: Here, old: StoredCluster, wanted: Document) -> Answer:
+    before = old.asked
     differ = sorted(name for name in {*before, *wanted} - {"scaleSettings"} if before.get(name) != wanted.get(name))
     if differ:
         raise ConflictError(
-            f"The cluster '{old.document['name']}' exists already with other settings ({', '.join(differ)}); "
+            f"The cluster '{old.name}' exists already with other settings ({', '.join(differ)}); "
             "delete it first, or use another name.",
-            status=409,
             code="ClusterAlreadyExists",
             target=f"/properties/{differ[0]}",
         )
@@ -89,53 +100,47 @@ def _repeat(here: Here, old: Record, wanted: Document) -> Answer:
 
 
 def update(here: Here, ask: Ask) -> Answer:
-    """Changes a cluster's scale; nodes come and go afterwards."""
-    old = alive(named(here, ask, "clusters"))
+    """Changes a cluster's scale; its nodes follow later."""
+    old = StoredCluster.of(alive(named(here, ask, "clusters")))
     scale = ask.body.get("properties", {}).get("scaleSettings")
     if scale is None:
-        return Answer(200, old.document)
+        return Answer(200, old.record.document)
     refuse(_scale_problems(scale))
     return _rescale(here, old, scale)
 
 
-def _rescale(here: Here, old: Record, scale: Document) -> Answer:
-    if old.document["properties"]["scaleSettings"] == scale:
-        return Answer(200, old.document)
-
-    def change(document: Document, private: Document) -> None:
-        properties = document["properties"]
-        properties["scaleSettings"] = scale
-        properties["allocationState"], properties["allocationStateTransitionTime"] = "resizing", here.time()
-
-    changed = here.store.update(old.id, change)
-    return Answer(200, (changed or old).document)
+def _rescale(here: Here, old: StoredCluster, scale: ScaleSettings) -> Answer:
+    time = here.time()
+    changed = here.store.revise(old, lambda cluster: _scaled(cluster, scale, time)) or old
+    return Answer(200, changed.to_record().document)
 
 
-def most_nodes(cluster: Document) -> int:
-    """Returns how many nodes a cluster may come to have, from its ``properties``."""
-    scale = cluster["scaleSettings"]
-    if "autoScale" in scale:
-        return int(scale["autoScale"]["maximumNodeCount"])
-    return int(scale["manual"]["targetNodeCount"])
+def _scaled(cluster: StoredCluster, scale: ScaleSettings, time: str) -> StoredCluster:
+    if cluster.scale == scale:
+        return cluster
+    return evolve(cluster, scale=scale, allocation=AllocationState.RESIZING, changed=time)
 
 
-def _scale_problems(scale: Document) -> list[Problem]:
+def _scale_problems(scale: ScaleSettings) -> list[Problem]:
     at = "/properties/scaleSettings"
     if len(scale) != 1:
         return [Problem(at, "must hold either manual or autoScale")]
-    kind, values = next(iter(scale.items()))
-    problems = [
-        Problem(f"{at}/{kind}/{name}", f"must be from 0 to {MOST_NODES}, not {value}")
+    if "manual" in scale:
+        return _number_problems(scale["manual"], f"{at}/manual")
+    automatic = scale["autoScale"]
+    return [*_number_problems(automatic, f"{at}/autoScale"), *_range_problems(automatic, f"{at}/autoScale")]
+
+
+def _number_problems(values: Mapping[str, object], at: str) -> list[Problem]:
+    return [
+        Problem(f"{at}/{name}", f"must be from 0 to {MOST_NODES}, not {value}")
         for name, value in values.items()
         if isinstance(value, int) and not 0 <= value <= MOST_NODES
     ]
-    if kind == "autoScale":
-        problems += _range_problems(values, f"{at}/autoScale")
-    return problems
 
 
-def _range_problems(values: Document, at: str) -> list[Problem]:
-    least, most, first = (values[f"{name}NodeCount"] for name in ("minimum", "maximum", "initial"))
+def _range_problems(values: AutoScaleSettings, at: str) -> list[Problem]:
+    least, most, first = values["minimumNodeCount"], values["maximumNodeCount"], values["initialNodeCount"]
     if least > most:
         return [Problem(f"{at}/minimumNodeCount", f"must be at most maximumNodeCount ({most}), not {least}")]
     if first > most:
@@ -143,7 +148,7 @@ def _range_problems(values: Document, at: str) -> list[Problem]:
     return []
 
 
-def _setup_problems(here: Here, properties: Document) -> list[Problem]:
+def _setup_problems(here: Here, properties: ClusterProperties) -> list[Problem]:
     setup, at = properties.get("nodeSetup", {}), "/properties/nodeSetup"
     found = mount_rules.problems(here, setup.get("mountVolumes", {}), f"{at}/mountVolumes")
     if "setupTask" not in setup or found:
@@ -156,10 +161,10 @@ def _setup_problems(here: Here, properties: Document) -> list[Problem]:
 
 def list_logins(here: Here, ask: Ask) -> Answer:
     """Lists the nodes with the address of the machine they run on."""
-    return paging.page(ask, logins(named(here, ask, "clusters").private.get("names", ())), *BY_NODE)
+    return paging.page(ask, logins(StoredCluster.of(named(here, ask, "clusters")).names), *BY_NODE)
 
 
-def logins(names: Any) -> list[Document]:
+def logins(names: Iterable[str]) -> list[Document]:
     """Returns how to reach nodes: all of them are this machine, on its own ssh port."""
     return sorted(({"nodeId": name, "ipAddress": "127.0.0.1", "port": 22} for name in names), key=BY_NODE[0])
 

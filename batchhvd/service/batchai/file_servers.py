@@ -1,23 +1,27 @@
-"""File servers of Batch AI: on one machine each is a directory, served like a share."""
+"""File servers of Batch AI: on one machine, each is a directory that is served like a share."""
 
 from __future__ import annotations
 
 import base64
 import secrets
+from collections.abc import Iterator
 
 from batchhvd.errors import ConflictError
 from batchhvd.service.batchai import redact
-from batchhvd.service.batchai.workspaces import alive, find, fresh, name_of, open_parent, parent_of
-from batchhvd.service.description.schema import Problem, refuse
-from batchhvd.service.http.exchange import Answer, Ask, Document, Here
-from batchhvd.service.store import trash
-from batchhvd.service.store.records import Record
+from batchhvd.service.batchai.kinds import alive, find, fresh, name_of, open_parent, parent_of
+from batchhvd.service.description.reader import Problem, refuse
+from batchhvd.service.http.exchange import Answer, Ask, Here
+from batchhvd.service.store import accounts, trash
+from batchhvd.service.store.cluster import StoredCluster
+from batchhvd.service.store.documents import MountVolumes
+from batchhvd.service.store.job import StoredJob
+from batchhvd.service.store.records import Document, Record
 
 SHARE = "data"
 
 
 def create(here: Here, ask: Ask) -> Answer:
-    """Creates a file server: a directory. Again with the same content it changes nothing."""
+    """Creates a file server, which is a directory; repeating the same request changes nothing."""
     parent, name = open_parent(here, ask, "fileServers"), name_of(ask, "fileServers")
     properties = ask.body["properties"]
     refuse(_problems(properties))
@@ -29,7 +33,7 @@ def create(here: Here, ask: Ask) -> Answer:
 
 
 def _put(here: Here, parent: Record, name: str, wanted: Document, warnings: tuple[str, ...]) -> Record:
-    # As long as an account's name may be, and random: no user has this one.
+    # Random and as long as an account's name may be, so that no user's account has the same name.
     private = {
         "account": f"nfs{secrets.token_hex(10)}",
         "share": SHARE,
@@ -59,32 +63,35 @@ def _repeat(old: Record, wanted: Document) -> Answer:
         name = old.document["name"]
         raise ConflictError(
             f"The file server '{name}' exists already with other settings; delete it first, or use another name.",
-            status=409,
             code="FileServerAlreadyExists",
         )
     return Answer(200, old.document)
 
 
 def delete(here: Here, ask: Ask) -> Answer:
-    """Deletes a file server with what lies on it, at once; 204 where it was not there."""
+    """Deletes a file server and its files at once; answers 204 when it does not exist."""
     record = find(here, parent_of(here, ask, "fileServers"), "fileServers", name_of(ask, "fileServers"))
     if record is None:
         return Answer(204)
     _refuse_in_use(here, record)
     here.store.delete(record.id)
-    trash.discard(here.root, here.root / "shares" / record.private["account"])
+    trash.discard(here.root, here.root / "shares" / accounts.share_of(record)[0])
     return Answer(200)
 
 
 def _refuse_in_use(here: Here, record: Record) -> None:
-    for user in [*here.store.list("clusters"), *here.store.list("jobs")]:
-        properties = user.document["properties"]
-        ended = properties.get("executionState") in ("succeeded", "failed")
-        volumes = properties.get("mountVolumes") or properties.get("nodeSetup", {}).get("mountVolumes", {})
+    for id, volumes in _mounting(here):
         ids = {entry["fileServer"]["id"].lower() for entry in volumes.get("fileServers", ())}
-        if not ended and record.id.lower() in ids:
+        if record.id.lower() in ids:
             raise ConflictError(
-                f"The file server '{record.document['name']}' is mounted by {user.id}; delete or end that first.",
-                status=409,
+                f"The file server '{record.document['name']}' is mounted by {id}; delete or end that first.",
                 code="FileServerInUse",
             )
+
+
+def _mounting(here: Here) -> Iterator[tuple[str, MountVolumes]]:
+    """Yields the ids of all clusters and active jobs, and what they mount."""
+    for record in here.store.list("clusters"):
+        yield record.id, StoredCluster.of(record).properties.get("nodeSetup", {}).get("mountVolumes", {})
+    for record in here.store.active():
+        yield record.id, StoredJob.of(record).properties.get("mountVolumes", {})

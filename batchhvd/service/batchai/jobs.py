@@ -1,20 +1,26 @@
-"""Jobs of Batch AI: checked and queued here; the scheduler runs them."""
+"""Jobs of Batch AI: requests check and queue them, and the scheduler runs them."""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
+from typing import cast
 
 from batchhvd.errors import ConflictError
 from batchhvd.service.arm import operations
 from batchhvd.service.batchai import redact
-from batchhvd.service.batchai.clusters import BY_NODE, logins, most_nodes
-from batchhvd.service.batchai.workspaces import alive, find, fresh, name_of, named, open_parent
-from batchhvd.service.description.schema import Problem, refuse
+from batchhvd.service.batchai.clusters import BY_NODE, logins
+from batchhvd.service.batchai.kinds import alive, find, fresh, name_of, named, open_parent
+from batchhvd.service.description.reader import Problem, refuse
 from batchhvd.service.http import paging
-from batchhvd.service.http.exchange import Answer, Ask, Document, Here
+from batchhvd.service.http.exchange import Answer, Ask, Here
 from batchhvd.service.mounts import model as mounts
 from batchhvd.service.mounts import rules as mount_rules
-from batchhvd.service.store.records import Record
+from batchhvd.service.store.cluster import StoredCluster
+from batchhvd.service.store.documents import JobProperties
+from batchhvd.service.store.job import PrivateJobFields, StoredJob
+from batchhvd.service.store.records import Document, Record
+from batchhvd.wire.facts.states import JobState, ProvisioningState
 from batchhvd.wire.facts.toolkits import TOOL_TYPES
 
 RUNNABLE = ("horovodSettings", "customMpiSettings", "customToolkitSettings")
@@ -23,69 +29,83 @@ _WEEK = {"maxWallClockTime": "P7D"}
 
 
 def create(here: Here, ask: Ask) -> Answer:
-    """Checks a job and queues it; again with the same content it changes nothing."""
+    """Checks a job and queues it; repeating the same request changes nothing.
+
+    A dry run stops before the job is written and answers with the document that a GET would show.
+    """
     parent, name = open_parent(here, ask, "jobs"), name_of(ask, "jobs")
-    properties = ask.body["properties"]
-    refuse(_toolkit_problems(properties))
-    properties = _complete(properties)
+    refuse(_toolkit_problems(ask.body["properties"]))
+    properties = _complete(ask.body["properties"])
     old = find(here, parent, "jobs", name)
     if old is not None:
-        return _repeat(alive(old), _asked(properties))
-    cluster = here.store.get(properties["cluster"]["id"])
+        return _repeat(StoredJob.of(alive(old)), _asked(properties))
+    cluster = _cluster(here, properties["cluster"]["id"])
     refuse(_problems(here, properties, cluster))
-    record = _put(here, parent, name, properties, cluster, ask.warnings)
-    return Answer(200, record.document)
+    document, private = _made(here, parent, name, properties, cluster, ask.warnings)
+    if not ask.dry_run:
+        here.store.put(document["id"], "jobs", parent.id, document, {**private})
+    return Answer(200, document)
 
 
-def _put(
-    here: Here, parent: Record, name: str, properties: Document, cluster: Record | None, warnings: tuple[str, ...]
-) -> Record:
+def _made(
+    here: Here,
+    parent: Record,
+    name: str,
+    properties: JobProperties,
+    cluster: StoredCluster | None,
+    warnings: Sequence[str],
+) -> tuple[Document, PrivateJobFields]:
+    """Returns the document of a new job and what is kept beside it."""
     wanted, unique = redact.visible(properties), str(uuid.uuid4())
     document = fresh(here, parent, "jobs", name, {**wanted, **_queued(here)})
     document["properties"]["cluster"] = {"id": cluster.id if cluster else ""}
     document["properties"]["jobOutputDirectoryPathSegment"] = mounts.segment(document["id"], unique)
-    private = {
+    private: PrivateJobFields = {
         "uuid": unique,
         "keys": redact.account_keys(properties.get("mountVolumes", {})),
-        "secrets": redact.secrets(properties.get("secrets", [])),
+        "secrets": redact.secrets(properties.get("secrets", ())),
         "asked": _asked(properties),
         "warnings": list(warnings),
-        "terminate": False,
         "queued": here.now(),
     }
-    return here.store.put(document["id"], "jobs", parent.id, document, private)
+    return document, private
 
 
-def _complete(properties: Document) -> Document:
+def _cluster(here: Here, id: str) -> StoredCluster | None:
+    record = here.store.get(id)
+    return StoredCluster.of(record) if record is not None and record.type == "clusters" else None
+
+
+def _complete(properties: Document) -> JobProperties:
     kind = next(name for name in TOOL_TYPES if name in properties)
     toolkit = dict(properties[kind])
     if kind not in ("customToolkitSettings", "tensorFlowSettings", "caffe2Settings"):
         toolkit.setdefault("processCount", properties["nodeCount"])
     constraints = {**_WEEK, **properties.get("constraints", {})}
-    return {**properties, kind: toolkit, "toolType": TOOL_TYPES[kind], "constraints": constraints}
+    completed = {**properties, kind: toolkit, "toolType": TOOL_TYPES[kind], "constraints": constraints}
+    return cast(JobProperties, completed)
 
 
-def _asked(properties: Document) -> Document:
-    """Returns what a repeated request is compared with: no secrets, the cluster's id without regard to case."""
+def _asked(properties: JobProperties) -> Document:
+    """Returns what a repeated request is compared with: without secrets, and with the cluster's id in lower case."""
     return {**redact.visible(properties), "cluster": {"id": properties["cluster"]["id"].lower()}}
 
 
 def _queued(here: Here) -> Document:
-    return {"executionState": "queued", "executionStateTransitionTime": here.time()}
+    return {"executionState": JobState.QUEUED, "executionStateTransitionTime": here.time()}
 
 
-def _repeat(old: Record, wanted: Document) -> Answer:
-    before = old.private["asked"]
+def _repeat(old: StoredJob, wanted: Document) -> Answer:
+    before = old.asked
     differ = sorted(name for name in {*before, *wanted} if before.get(name) != wanted.get(name))
     if differ:
         raise ConflictError(
-            f"The job '{old.document['name']}' exists already with other content ({', '.join(differ)}); "
+            f"The job '{old.name}' exists already with other content ({', '.join(differ)}); "
             "use another name, or delete it first.",
-            status=409,
             code="JobAlreadyExists",
             target=f"/properties/{differ[0]}",
         )
-    return Answer(200, old.document)
+    return Answer(200, old.record.document)
 
 
 def _toolkit_problems(properties: Document) -> list[Problem]:
@@ -112,23 +132,23 @@ def _count_problems(properties: Document, kind: str) -> list[Problem]:
     return []
 
 
-def _problems(here: Here, properties: Document, cluster: Record | None) -> list[Problem]:
+def _problems(here: Here, properties: JobProperties, cluster: StoredCluster | None) -> list[Problem]:
     found = _cluster_problems(properties, cluster)
     volumes = mount_rules.problems(here, properties.get("mountVolumes", {}), "/properties/mountVolumes")
     found += volumes + mount_rules.variable_problems(properties, "/properties")
     if not found and cluster is not None:
-        known = mounts.every(properties, cluster.document["properties"])
+        known = mounts.every(properties, cluster.properties)
         found += mount_rules.directory_problems(properties, known, "/properties")
     return found
 
 
-def _cluster_problems(properties: Document, cluster: Record | None) -> list[Problem]:
+def _cluster_problems(properties: JobProperties, cluster: StoredCluster | None) -> list[Problem]:
     id, nodes = properties["cluster"]["id"], properties["nodeCount"]
-    if cluster is None or cluster.type != "clusters":
+    if cluster is None:
         return [Problem("/properties/cluster/id", f"names the cluster {id}, which does not exist")]
-    state, most = cluster.document["properties"]["provisioningState"], most_nodes(cluster.document["properties"])
-    if state != "succeeded":
-        return [Problem("/properties/cluster/id", f"names a cluster that is {state}: {id}")]
+    most = cluster.most_nodes
+    if cluster.provisioning != ProvisioningState.SUCCEEDED:
+        return [Problem("/properties/cluster/id", f"names a cluster that is {cluster.provisioning}: {id}")]
     if nodes > most:
         text = f"must be at most {most}, the most nodes that the cluster's scale allows, not {nodes}; resize it first"
         return [Problem("/properties/nodeCount", text)]
@@ -136,21 +156,19 @@ def _cluster_problems(properties: Document, cluster: Record | None) -> list[Prob
 
 
 def terminate(here: Here, ask: Ask) -> Answer:
-    """Writes the wish that a job ends; one that has ended already is left as it is."""
-    old = named(here, ask, "jobs")
-
-    def change(document: Document, private: Document) -> None:
-        properties = document["properties"]
-        if properties["executionState"] in ("queued", "running"):
-            properties["executionState"], properties["executionStateTransitionTime"] = "terminating", here.time()
-            private["terminate"] = True
-
-    record = here.store.update(old.id, change)
-    if record is None or record.document["properties"]["executionState"] in ("succeeded", "failed"):
+    """Asks for the end of a job; one that has ended stays as it is."""
+    old, time = StoredJob.of(named(here, ask, "jobs")), here.time()
+    job = here.store.revise(old, lambda job: _terminating(job, time))
+    if job is None or job.has_ended:
         return Answer(200)
-    return operations.begin(here, ask, "terminate", record)
+    return operations.begin(here, ask, "terminate", job.record)
+
+
+def _terminating(job: StoredJob, time: str) -> StoredJob:
+    going = job.state in (JobState.QUEUED, JobState.RUNNING)
+    return job.in_state(JobState.TERMINATING, time) if going else job
 
 
 def list_logins(here: Here, ask: Ask) -> Answer:
-    """Lists the nodes that a job runs on, or ran on."""
-    return paging.page(ask, logins(named(here, ask, "jobs").private.get("nodes", ())), *BY_NODE)
+    """Lists the nodes that a job runs or ran on."""
+    return paging.page(ask, logins(StoredJob.of(named(here, ask, "jobs")).nodes), *BY_NODE)

@@ -1,4 +1,4 @@
-"""Lists a job's output files, each with a link that opens it for a while without a key."""
+"""Lists a job's output files, each with a link that opens it without a key for a limited time."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ import posixpath
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from attrs import frozen
 
 from batchhvd.errors import BadRequestError
-from batchhvd.service.batchai.workspaces import named
+from batchhvd.service.batchai.kinds import named
 from batchhvd.service.http import paging
-from batchhvd.service.http.exchange import Answer, Ask, Here, text_of
+from batchhvd.service.http.exchange import Answer, Ask, Here
 from batchhvd.service.mounts import model as mounts
-from batchhvd.service.store.records import Record
+from batchhvd.service.store import accounts
+from batchhvd.service.store.cluster import StoredCluster
+from batchhvd.service.store.documents import JobProperties, OutputEntry
+from batchhvd.service.store.job import StoredJob
+from batchhvd.service.store.records import Document
+from batchhvd.wire.facts.times import write_moment
 
 
 @frozen
@@ -37,7 +41,7 @@ class Folder:
 
 
 @frozen
-class Entry:
+class ListedFile:
     """One file or directory of a folder."""
 
     folder: Folder
@@ -46,22 +50,24 @@ class Entry:
 
 
 def list_files(here: Here, ask: Ask) -> Answer:
-    """Lists one directory of a job's output directory; empty as long as the job has not made it."""
-    folder = _folder(here, named(here, ask, "jobs"), ask.query["outputdirectoryid"], ask.query["directory"])
+    """Lists one directory of a job's output directory; the list is empty until the job has made it."""
+    folder = _folder(
+        here, StoredJob.of(named(here, ask, "jobs")), ask.query["outputdirectoryid"], ask.query["directory"]
+    )
     entries = [] if folder is None else sorted(_entries(folder), key=lambda entry: entry.name)
     expiry = here.now() + 60 * int(ask.query["linkexpiryinminutes"])
     return paging.page(ask, entries, lambda entry: entry.name, lambda entry: _show(here, ask, entry, expiry))
 
 
-def output_directory(here: Here, job: Record, id: str) -> tuple[str, str, str] | None:
-    """Returns account, share and path of a job's output directory; ``stdouterr`` is the one of its logs.
+def output_directory(here: Here, job: StoredJob, id: str) -> tuple[str, str, str] | None:
+    """Returns account, share and path of a job's output directory; ``stdouterr`` holds its logs.
 
-    None where what it lies on has gone since.
+    Returns None when the mount that it is on does not exist any more.
 
     Raises:
         BadRequestError: 400, the job has no output directory of this id.
     """
-    properties = job.document["properties"]
+    properties = job.properties
     segment = properties["jobOutputDirectoryPathSegment"]
     prefix, suffix = properties["stdOutErrPathPrefix"], "stdouterr"
     if id != "stdouterr":
@@ -70,37 +76,35 @@ def output_directory(here: Here, job: Record, id: str) -> tuple[str, str, str] |
     return _place(here, properties, "/".join([prefix.rstrip("/"), segment, suffix.strip("/")]))
 
 
-def _output(properties: dict[str, Any], id: str) -> dict[str, Any]:
-    outputs: dict[str, dict[str, Any]] = {entry["id"]: entry for entry in properties.get("outputDirectories", ())}
+def _output(properties: JobProperties, id: str) -> OutputEntry:
+    outputs = {entry["id"]: entry for entry in properties.get("outputDirectories", ())}
     if id not in outputs:
         known = ", ".join(["stdouterr", *outputs])
         raise BadRequestError(
             f"The job has no output directory '{id}'; it has: {known}.",
-            status=400,
             code="InvalidOutputDirectoryId",
             target="outputdirectoryid",
         )
     return outputs[id]
 
 
-def _place(here: Here, properties: dict[str, Any], path: str) -> tuple[str, str, str] | None:
+def _place(here: Here, properties: JobProperties, path: str) -> tuple[str, str, str] | None:
     cluster = here.store.get(properties["cluster"]["id"])
-    found = mounts.locate(path, mounts.every(properties, cluster.document["properties"] if cluster else {}))
+    found = mounts.locate(path, mounts.every(properties, StoredCluster.of(cluster).properties if cluster else {}))
     if found is None:
         return None
     mount, rest = found
     if mount.account:
         return mount.account, mount.share, rest
     server = here.store.get(mount.share)
-    return None if server is None else (server.private["account"], server.private["share"], rest)
+    return None if server is None else (*accounts.share_of(server), rest)
 
 
-def _folder(here: Here, job: Record, id: str, directory: str) -> Folder | None:
+def _folder(here: Here, job: StoredJob, id: str, directory: str) -> Folder | None:
     place = output_directory(here, job, id)
     if not mounts.inside(directory):
         raise BadRequestError(
             "directory must be a relative path that stays inside the output directory.",
-            status=400,
             code="InvalidField",
             target="directory",
         )
@@ -110,7 +114,7 @@ def _folder(here: Here, job: Record, id: str, directory: str) -> Folder | None:
     return Folder(place[0], place[1], posixpath.normpath(posixpath.join(place[2], directory)).strip("/"), top)
 
 
-def _entries(folder: Folder) -> Iterator[Entry]:
+def _entries(folder: Folder) -> Iterator[ListedFile]:
     top = folder.top.resolve()
     try:
         found = list(os.scandir(folder.top / folder.path))
@@ -119,32 +123,32 @@ def _entries(folder: Folder) -> Iterator[Entry]:
     for entry in found:
         facts = _facts(top, entry)
         if facts is not None:
-            yield Entry(folder, entry.name, facts)
+            yield ListedFile(folder, entry.name, facts)
 
 
 def _facts(top: Path, entry: os.DirEntry[str]) -> os.stat_result | None:
-    """Returns what is known of an entry; None for what no link can open: devices, ways out of the share, odd names."""
+    """Returns what is known of an entry; None for what no link can open: devices, links out of the share, odd names."""
     try:
         entry.name.encode()
         facts, real = os.stat(entry.path), os.path.realpath(entry.path)
     except (OSError, UnicodeEncodeError):
-        return None  # gone meanwhile, a link to nothing, or a name that is not UTF-8
+        return None  # gone by now, a dangling link, or a name that is not UTF-8
     plain = stat.S_ISREG(facts.st_mode) or stat.S_ISDIR(facts.st_mode)
     return facts if plain and Path(real).is_relative_to(top) else None
 
 
-def _show(here: Here, ask: Ask, entry: Entry, expiry: float) -> dict[str, Any]:
+def _show(here: Here, ask: Ask, entry: ListedFile, expiry: float) -> Document:
     if stat.S_ISDIR(entry.facts.st_mode):
         return {"name": entry.name, "fileType": "directory"}
     return {
         "name": entry.name,
         "fileType": "file",
         "downloadUrl": _link(here, ask, entry, expiry),
-        "properties": {"lastModified": text_of(entry.facts.st_mtime), "contentLength": entry.facts.st_size},
+        "properties": {"lastModified": write_moment(entry.facts.st_mtime), "contentLength": entry.facts.st_size},
     }
 
 
-def _link(here: Here, ask: Ask, entry: Entry, expiry: float) -> str:
+def _link(here: Here, ask: Ask, entry: ListedFile, expiry: float) -> str:
     folder, path = entry.folder, posixpath.join(entry.folder.path, entry.name)
     public = "://management." in ask.base
     start = f"https://{folder.account}.file.core.windows.net" if public else f"{ask.base}/{folder.account}"

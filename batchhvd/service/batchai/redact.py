@@ -1,36 +1,40 @@
-"""Takes what must not be shown out of a document: account keys, passwords, secrets' values."""
+"""Removes what must not be shown from a document: account keys, passwords, secrets' values."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
 
+from batchhvd.service.store.documents import MountVolumes, Variable
+from batchhvd.service.store.records import Document
 from batchhvd.wire.facts.secrets import SECRET_FIELDS
 
-# A GET of the published examples shows no more of a user's account than the name, so the public key goes as well.
+# A GET of the published examples shows only the name of a user's account, so the public key is hidden as well.
 _HIDDEN = SECRET_FIELDS | {"adminUserSshPublicKey"}
 
 
-def visible(value: Any) -> Any:
+def visible(document: Mapping[str, object]) -> Document:
     """Returns a document without its secrets; the objects that held them stay."""
+    return {name: _entry(name, part) for name, part in document.items() if name not in _HIDDEN}
+
+
+def _entry(name: str, value: object) -> object:
+    if name == "secrets" and isinstance(value, list):
+        return [visible({key: part for key, part in secret.items() if key != "value"}) for secret in value]
+    return _part(value)
+
+
+def _part(value: object) -> object:
     if isinstance(value, list):
-        return [visible(part) for part in value]
-    if not isinstance(value, dict):
-        return value
-    return {name: _entries(name, part) for name, part in value.items() if name not in _HIDDEN}
+        return [_part(part) for part in value]
+    return visible(value) if isinstance(value, dict) else value
 
 
-def account_keys(volumes: dict[str, Any]) -> dict[str, str]:
+def account_keys(volumes: MountVolumes) -> dict[str, str]:
     """Returns the key of each storage account that some mount volumes name."""
     shares = volumes.get("azureFileShares", ())
     return {share["accountName"]: share["credentials"].get("accountKey", "") for share in shares}
 
 
-def secrets(entries: list[dict[str, Any]]) -> dict[str, str]:
+def secrets(entries: Sequence[Variable]) -> dict[str, str]:
     """Returns the values of secret variables by their names."""
     return {entry["name"]: entry["value"] for entry in entries if "value" in entry}
-
-
-def _entries(name: str, value: Any) -> Any:
-    if name == "secrets" and isinstance(value, list):
-        return [{key: visible(part) for key, part in entry.items() if key != "value"} for entry in value]
-    return visible(value)

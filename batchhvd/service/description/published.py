@@ -11,7 +11,7 @@ from typing import Any
 from attrs import frozen
 
 from batchhvd.errors import BadRequestError
-from batchhvd.service.description.schema import Reader, Schema, refuse
+from batchhvd.service.description.reader import Reader, Schema, refuse
 from batchhvd.service.http.routes import Match, Routes
 
 VERSION = "2018-05-01"
@@ -113,7 +113,7 @@ class Description:
         if operation.body is None:
             return None, []
         if body is None:
-            raise BadRequestError("The body is missing.", status=400, code="InvalidRequestContent")
+            raise BadRequestError("The body is missing.", code="InvalidRequestContent")
         reader = Reader(self.resolve)
         value = reader.read(operation.body, body)
         refuse(reader.problems)

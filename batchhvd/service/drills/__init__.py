@@ -16,7 +16,8 @@ from typing import Any
 
 from batchhvd.errors import EngineError, NotFoundError
 from batchhvd.service.drills.throttle import Throttle
-from batchhvd.service.files.sidecar import Sidecar
+from batchhvd.service.files.disk.sidecar import Sidecar
+from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Store
 
 
@@ -35,9 +36,10 @@ def find(root: Path, job: str) -> Path:
         record = store.get(job)
     finally:
         store.close()
-    if record is None or "folder" not in record.private:
-        raise NotFoundError(f"there is no job {job} that has been started", code="ResourceNotFound", target=job)
-    return Path(record.private["folder"])
+    folder = StoredJob.of(record).folder if record else ""
+    if not folder:
+        raise NotFoundError(f"there is no job {job} that has been started", target=job)
+    return Path(folder)
 
 
 def evict(folder: Path, node: int) -> None:
@@ -139,7 +141,7 @@ def stop_service(root: Path, number: int = signal.SIGTERM) -> None:
     try:
         pid = json.loads((root / "service.json").read_text(encoding="utf-8"))["pid"]
     except FileNotFoundError:
-        raise NotFoundError(f"no service has run in {root}", code="ResourceNotFound", target=str(root)) from None
+        raise NotFoundError(f"no service has run in {root}", target=str(root)) from None
     _send(pid, number)
 
 

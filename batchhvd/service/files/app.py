@@ -23,14 +23,14 @@ import anyio
 from attrs import evolve
 
 from batchhvd.errors import ServiceError
-from batchhvd.service.files import request as files_request
-from batchhvd.service.files import sas as files_sas
-from batchhvd.service.files.answer import Answer, Stretch, refusal
-from batchhvd.service.files.disk import Disk
-from batchhvd.service.files.gate import Gate
-from batchhvd.service.files.ranges import RANGE_BYTES
-from batchhvd.service.files.refusal import refuse, translate
-from batchhvd.service.files.request import Request, TakesLong, Target
+from batchhvd.service.files.disk.disk import Disk
+from batchhvd.service.files.operations.range import RANGE_BYTES
+from batchhvd.service.files.protocol import request as files_request
+from batchhvd.service.files.protocol import sas as files_sas
+from batchhvd.service.files.protocol.gate import Gate
+from batchhvd.service.files.protocol.refusal import refuse, translate
+from batchhvd.service.files.protocol.request import Request, TakesLong, Target
+from batchhvd.service.files.protocol.response import Answer, Stretch, refusal
 from batchhvd.service.files.route import Action
 
 Message = MutableMapping[str, Any]

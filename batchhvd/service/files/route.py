@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 from attrs import frozen
 
-from batchhvd.service.files import ranges as range_
-from batchhvd.service.files.answer import Answer
-from batchhvd.service.files.disk import Disk
-from batchhvd.service.files.operations import directory, file, move, service, share
-from batchhvd.service.files.refusal import refuse
-from batchhvd.service.files.request import Request
-from batchhvd.service.files.sas import Grant
+from batchhvd.service.files.disk.disk import Disk
+from batchhvd.service.files.operations import copy as move
+from batchhvd.service.files.operations import directory, file, service, share
+from batchhvd.service.files.operations import range as range_
+from batchhvd.service.files.protocol.refusal import refuse
+from batchhvd.service.files.protocol.request import Request
+from batchhvd.service.files.protocol.response import Answer
+from batchhvd.service.files.protocol.sas import Grant
 
 
 @frozen

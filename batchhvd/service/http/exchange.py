@@ -68,6 +68,7 @@ class Ask:
         body: the JSON body, or None.
         base: scheme and host as the client sees them, such as ``http://127.0.0.1:8080``.
         warnings: fields of the body that have no effect, one sentence each.
+        dry_run: whether the request is only checked; nothing may be written then.
     """
 
     method: str
@@ -77,6 +78,7 @@ class Ask:
     body: Any = None
     base: str = ""
     warnings: tuple[str, ...] = ()
+    dry_run: bool = False
 
 
 @frozen
@@ -115,9 +117,9 @@ def read_json(body: bytes) -> Any:
         plain = json.dumps(value, ensure_ascii=False)
         plain.encode()
     except (ValueError, RecursionError) as error:
-        raise BadRequestError(f"The body is not JSON: {error}.", status=400, code="InvalidRequestContent") from error
+        raise BadRequestError(f"The body is not JSON: {error}.", code="InvalidRequestContent") from error
     if "\\u0000" in plain and "\0" in _texts(value):
-        raise BadRequestError("The body holds the character NUL.", status=400, code="InvalidRequestContent")
+        raise BadRequestError("The body holds the character NUL.", code="InvalidRequestContent")
     return value
 
 

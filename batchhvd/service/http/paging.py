@@ -58,9 +58,7 @@ def _page(ask: Ask, rest: Sequence[T], most: int, key: Callable[[T], str], show:
 def _most(ask: Ask) -> int:
     text = ask.query.get("maxresults", "1000")
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:5]) <= 1000):
-        raise BadRequestError(
-            "maxresults must be from 1 to 1000.", status=400, code="InvalidField", target="maxresults"
-        )
+        raise BadRequestError("maxresults must be from 1 to 1000.", code="InvalidField", target="maxresults")
     return int(text)
 
 
@@ -72,9 +70,7 @@ def _after(ask: Ask) -> str:
 
 
 def _no_token() -> BadRequestError:
-    return BadRequestError(
-        f"{TOKEN} is none that this service gave out.", status=400, code="InvalidField", target=TOKEN
-    )
+    return BadRequestError(f"{TOKEN} is none that this service gave out.", code="InvalidField", target=TOKEN)
 
 
 def _next(ask: Ask, last: str) -> str:

@@ -67,7 +67,7 @@ class Routes(Generic[T]):
             raise BadRequestError(
                 f"{method} is not possible here; {', '.join(methods)} is.", status=405, code="MethodNotAllowed"
             )
-        raise NotFoundError(f"Nothing is at {path}.", status=404, code="InvalidResourcePath")
+        raise NotFoundError(f"Nothing is at {path}.", code="InvalidResourcePath")
 
 
 def segments(path: str) -> list[str]:
@@ -82,7 +82,7 @@ def segments(path: str) -> list[str]:
     try:
         return [unquote(part, errors="strict") for part in parts]
     except UnicodeDecodeError as error:
-        raise BadRequestError("The path is not UTF-8.", status=400, code="InvalidRequestUri") from error
+        raise BadRequestError("The path is not UTF-8.", code="InvalidRequestUri") from error
 
 
 def _walk(

@@ -1,1 +1,1 @@
-"""Where a path that a job names lies, and how it gets there."""
+"""Mounts: which share a path of a job is on, and how the job gets there."""

@@ -1,4 +1,4 @@
-"""Makes a job's mount roots on this machine: one symbolic link for each mounted share."""
+"""Finds the directory on this machine that each mount of a job or of a setup task leads to."""
 
 from __future__ import annotations
 
@@ -7,129 +7,80 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from batchhvd.service.mounts import machine
-from batchhvd.service.mounts import model as mounts
-from batchhvd.service.mounts.model import Mount
-from batchhvd.service.scheduler import task as environment
-from batchhvd.service.scheduler.outcome import plain
-from batchhvd.service.scheduler.task import Plan
-from batchhvd.service.store.records import Record, Store
+from batchhvd.service.mounts.model import MountPoint
+from batchhvd.service.store import accounts
+from batchhvd.service.store.records import Store
 
-Targets = dict[Mount, Path]
+Targets = dict[MountPoint, Path]
 
 
-class Missing(Exception):
-    """A job cannot start because of something that it mounts.
+class MountError(Exception):
+    """A task cannot start because of something that it mounts.
 
     Attributes:
-        error: the job's error, as the documents show it.
+        path: what is missing or not allowed.
     """
 
-    def __init__(self, code: str, message: str, **details: str) -> None:
+    def __init__(self, message: str, path: str) -> None:
         super().__init__(message)
-        self.error = plain(code, message, **details)
+        self.path = path
 
 
-def targets(store: Store, root: Path, job: Record, cluster: Record, allowed: Sequence[str] = ()) -> Targets:
-    """Returns the directory of each of a job's mounts.
+def targets(
+    store: Store, root: Path, mounted: Iterable[MountPoint], keys: Mapping[str, str], allowed: Sequence[str] = ()
+) -> Targets:
+    """Returns the directory of each mount.
 
     Args:
         store: all state.
         root: the service's folder.
-        job: the job.
-        cluster: its cluster.
+        mounted: the mounts.
+        keys: the keys that were given for storage accounts, by the account's name.
         allowed: the directories of the machine that may be mounted.
 
     Raises:
-        Missing: account, key, share or directory is not there any more, or not allowed; the message says which of them.
+        MountError: an account, key, share or directory does not exist any more, or is not allowed.
     """
-    keys = {**cluster.private.get("keys", {}), **job.private.get("keys", {})}
-    return _targets(store, root, environment.mounts_of(job, cluster), keys, allowed)
+    return {mount: _target(store, root, mount, keys, allowed) for mount in mounted}
 
 
-def cluster_targets(store: Store, root: Path, cluster: Record, allowed: Sequence[str] = ()) -> Targets:
-    """Returns the directory of each of a cluster's own mounts.
-
-    Raises:
-        Missing: as for a job.
-    """
-    found = mounts.every({}, cluster.document["properties"])
-    return _targets(store, root, found, cluster.private.get("keys", {}), allowed)
-
-
-def _targets(
-    store: Store, root: Path, mounted: Iterable[Mount], keys: Mapping[str, str], allowed: Sequence[str]
-) -> Targets:
-    found = {}
-    for mount in mounted:
-        if mount.unmanaged:
-            found[mount] = _of_machine(mount.inside, allowed)
-            continue
-        account, share = (mount.account, mount.share) if mount.account else _server(store, mount)
-        if mount.account:
-            _check_key(store, account, keys.get(account, ""))
-        found[mount] = _directory(root, account, share, mount.inside)
-    return found
+def _target(store: Store, root: Path, mount: MountPoint, keys: Mapping[str, str], allowed: Sequence[str]) -> Path:
+    if mount.unmanaged:
+        return _of_machine(mount.inside, allowed)
+    if not mount.account:
+        account, share = _server(store, mount)
+        return _directory(root, account, share, mount.inside)
+    _check_key(store, mount.account, keys.get(mount.account, ""))
+    return _directory(root, mount.account, mount.share, mount.inside)
 
 
 def _of_machine(directory: str, allowed: Sequence[str]) -> Path:
     why = machine.refusal(directory, allowed)
     if why:
-        raise Missing("MountFailed", f"The job mounts {why}.", Path=directory)
+        raise MountError(f"The job mounts {why}.", directory)
     return Path(os.path.realpath(directory))
 
 
-def _server(store: Store, mount: Mount) -> tuple[str, str]:
+def _server(store: Store, mount: MountPoint) -> tuple[str, str]:
     record = store.get(mount.share)
     if record is None:
-        raise Missing("MountFailed", f"The file server {mount.share} does not exist any more.", Path=mount.path)
-    return str(record.private["account"]), str(record.private["share"])
+        raise MountError(f"The file server {mount.share} does not exist any more.", mount.path)
+    return accounts.share_of(record)
 
 
 def _check_key(store: Store, account: str, key: str) -> None:
-    records = [record for record in store.list("storageAccounts") if record.document["name"] == account]
-    if not records:
-        raise Missing("MountFailed", f"The storage account {account} does not exist any more.", Path=account)
-    if key not in [entry["value"] for entry in records[0].private["keys"]]:
-        raise Missing(
-            "MountFailed", f"The key given for the storage account {account} is not valid any more.", Path=account
-        )
+    record = accounts.find(store, account)
+    if record is None:
+        raise MountError(f"The storage account {account} does not exist any more.", account)
+    if key not in accounts.keys(record):
+        raise MountError(f"The key given for the storage account {account} is not valid any more.", account)
 
 
 def _directory(root: Path, account: str, share: str, inside: str) -> Path:
     top = root / "shares" / account / share
     if not top.is_dir():
-        raise Missing("MountFailed", f"The account {account} has no share {share} any more.", Path=f"{account}/{share}")
+        raise MountError(f"The account {account} has no share {share} any more.", f"{account}/{share}")
     if inside and not (top / inside).is_dir():
         text = f"The share {share} of the account {account} has no directory {inside}."
-        raise Missing("MountFailed", text, Path=f"{account}/{share}/{inside}")
+        raise MountError(text, f"{account}/{share}/{inside}")
     return top / inside
-
-
-def check_script(job: Record, found: Mapping[Mount, Path]) -> None:
-    """Looks for a job's script before nodes are taken, unless a preparation may still bring it.
-
-    Raises:
-        Missing: it lies on a mount and is not there.
-    """
-    properties = job.document["properties"]
-    path = environment.script_of(properties)
-    place = environment.locate(path, found)
-    if place is not None and not place.exists() and "jobPreparation" not in properties:
-        raise Missing("ScriptNotFound", f"There is no file {path} on the mounted share.", Path=path)
-
-
-def lay(plan: Plan) -> None:
-    """Makes the links and directories of a plan; what is there already stays."""
-    for link, target in plan.links.items():
-        link.parent.mkdir(parents=True, exist_ok=True)
-        if not link.is_symlink():
-            link.symlink_to(target)
-    folder = Path(plan.task.folder)
-    for directory in (*plan.directories, folder / "mounts", folder / "cluster", folder / "shared"):
-        directory.mkdir(parents=True, exist_ok=True)
-
-
-def begin_logs(logs: Path) -> None:
-    """Makes a job's two logs, so that they are listed and followed from the moment that it is said to run."""
-    for name in ("stdout.txt", "stderr.txt"):
-        (logs / name).touch()

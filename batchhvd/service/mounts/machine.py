@@ -1,4 +1,4 @@
-"""Directories of the machine that jobs may mount: those that the owner of the service allows, and all below them."""
+"""Directories of the machine that jobs may mount: those that the owner of the service allows, and everything below."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 
 
 def refusal(directory: str, allowed: Sequence[str]) -> str:
-    """Returns why a directory may not be mounted, as the end of a sentence, or "" where it may.
+    """Returns why a directory may not be mounted, as the end of a sentence, or "" when it may.
 
-    A link is judged by where it leads.
+    A symbolic link is judged by its target.
 
     Args:
         directory: an absolute path.
-        allowed: the directories that are allowed, each with all below it.
+        allowed: the directories that are allowed, each with everything below it.
     """
     real = os.path.realpath(directory)
     if not any(Path(real).is_relative_to(os.path.realpath(entry)) for entry in allowed):

@@ -1,16 +1,16 @@
-"""Where a path that a job names lies: on which share, at which place in it. Pure."""
+"""Which share a path of a job is on, and where in it. Pure."""
 
 from __future__ import annotations
 
 import posixpath
 import re
 import shlex
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 from urllib.parse import unquote, urlsplit
 
 from attrs import frozen
 
+from batchhvd.service.store.documents import ClusterProperties, JobProperties, MountVolumes
 from batchhvd.wire.facts.mount_roots import CLUSTER_ROOT, JOB_ROOT
 
 _BIND = (["mount", "--bind"], ["mount", "-B"], ["mount", "-o", "bind"], ["mount", "--rbind"], ["mount", "-R"])
@@ -18,12 +18,12 @@ _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))(?=/|$)")
 
 
 @frozen
-class Mount:
+class MountPoint:
     """One mounted share.
 
     Attributes:
         root: the variable under which it is mounted, ``JOB_ROOT`` or ``CLUSTER_ROOT``.
-        path: its place below that, normalised.
+        path: its path below that, normalised.
         account, share: what is mounted; for a file server the account is "" and the share is the file server's id; for
             a directory of the machine both are "".
         inside: the directory of the share that is mounted, "" for all of it; or the machine's directory.
@@ -42,7 +42,7 @@ class Mount:
 
 
 def share_of(url: str, account: str) -> tuple[str, str] | None:
-    """Returns share and directory of an ``azureFileUrl`` of this account, None where it is no such URL.
+    """Returns share and directory of an ``azureFileUrl`` of this account, None when it is not such a URL.
 
     Both forms are taken: ``https://ACCOUNT.file.HOST/SHARE`` and ``http://127.0.0.1:PORT/ACCOUNT/SHARE``.
     """
@@ -72,35 +72,35 @@ def bound(command: str) -> str | None:
 
 
 def inside(path: str) -> bool:
-    """Says whether a relative path stays below where it starts, and is one that a file system can hold."""
+    """Says whether a relative path stays below its start and is one that a file system can hold."""
     return not path.startswith("/") and ".." not in path.split("/") and "\0" not in path
 
 
-def of(volumes: Mapping[str, Any], root: str) -> Iterator[Mount]:
-    """Yields the mounts of one ``mountVolumes`` block; entries that are no share are left out."""
+def of(volumes: MountVolumes, root: str) -> Iterator[MountPoint]:
+    """Yields the mounts of one ``mountVolumes`` block; entries that are not shares are left out."""
     for entry in volumes.get("azureFileShares", ()):
         found = share_of(entry["azureFileUrl"], entry["accountName"])
         if found is not None:
-            yield Mount(root, posixpath.normpath(entry["relativeMountPath"]), entry["accountName"], *found)
-    for entry in volumes.get("fileServers", ()):
-        path, directory = posixpath.normpath(entry["relativeMountPath"]), entry.get("sourceDirectory", "")
-        yield Mount(root, path, "", entry["fileServer"]["id"], directory.strip("/"))
-    for entry in volumes.get("unmanagedFileSystems", ()):
-        found_directory = bound(entry["mountCommand"])
+            yield MountPoint(root, posixpath.normpath(entry["relativeMountPath"]), entry["accountName"], *found)
+    for server in volumes.get("fileServers", ()):
+        path, directory = posixpath.normpath(server["relativeMountPath"]), server.get("sourceDirectory", "")
+        yield MountPoint(root, path, "", server["fileServer"]["id"], directory.strip("/"))
+    for command in volumes.get("unmanagedFileSystems", ()):
+        found_directory = bound(command["mountCommand"])
         if found_directory is not None:
-            yield Mount(root, posixpath.normpath(entry["relativeMountPath"]), "", "", found_directory)
+            yield MountPoint(root, posixpath.normpath(command["relativeMountPath"]), "", "", found_directory)
 
 
-def every(job: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Mount]:
+def every(job: JobProperties, cluster: ClusterProperties) -> list[MountPoint]:
     """Returns the mounts that a job sees, from the ``properties`` of the job and of its cluster."""
     setup = cluster.get("nodeSetup", {}).get("mountVolumes", {})
     return [*of(job.get("mountVolumes", {}), JOB_ROOT), *of(setup, CLUSTER_ROOT)]
 
 
-def locate(path: str, mounts: list[Mount]) -> tuple[Mount, str] | None:
-    """Returns the mount that a path such as ``$AZ_BATCHAI_JOB_MOUNT_ROOT/share/logs`` lies on, and the place in it.
+def locate(path: str, mounts: list[MountPoint]) -> tuple[MountPoint, str] | None:
+    """Returns the mount that a path such as ``$AZ_BATCHAI_JOB_MOUNT_ROOT/share/logs`` is on, and the path in it.
 
-    None where it lies on no mount, or would leave it.
+    Returns None when it is on no mount, or would leave it.
     """
     variable = _VARIABLE.match(path)
     if variable is None:
@@ -116,6 +116,6 @@ def locate(path: str, mounts: list[Mount]) -> tuple[Mount, str] | None:
 
 
 def segment(id: str, last: str) -> str:
-    """Returns the part of a path that makes outputs a resource's own, from the resource's id and a last name."""
+    """Returns the part of a path that keeps a resource's outputs apart, made of the resource's id and a last name."""
     parts = id.strip("/").split("/")
     return "/".join([parts[1], parts[3], *parts[6:], last])

@@ -1,1 +1,1 @@
-"""Makes true what the requests ask for."""
+"""The scheduler: carries out what requests ask for."""

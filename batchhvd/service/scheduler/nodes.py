@@ -1,34 +1,26 @@
-"""How the nodes of a cluster come, work and go. Pure: it changes the two documents of a cluster and nothing else.
-
-What is kept in a cluster's private document:
-
-    names       all nodes it has, in the order in which they came
-    target      how many it should have
-    preparing   name -> handle of the node's setup task, "" where there is none
-    leaving     names of the nodes that go as soon as they are free
-    unusable    name -> why its setup failed
-    broken      name -> which machine of the engine takes no tasks, and why; so many nodes less can be given
-    idle        name -> since when it has nothing to do
-    next        the number of the next node
-"""
+"""How the nodes of a cluster come, work and go. Pure: each function returns the cluster's next value."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timezone
-from typing import Any
+from typing import TypeVar
 
-from attrs import frozen
+from attrs import evolve, frozen
 
+from batchhvd.service.store import documents
+from batchhvd.service.store.cluster import StoredCluster
+from batchhvd.service.store.documents import ErrorDocument
+from batchhvd.wire.facts.states import AllocationState, DeallocationOption, NodeState
 from batchhvd.wire.facts.times import write_moment
 
-IDLE_SECONDS = 60.0  # how long an automatically scaled cluster keeps a node that has nothing to do
-Document = dict[str, Any]
+IDLE_SECONDS = 60.0  # how long an automatically scaled cluster keeps an idle node
+T = TypeVar("T")
 
 
 @frozen
-class Use:
+class NodeUse:
     """A job that wants or has nodes of a cluster.
 
     Attributes:
@@ -50,7 +42,7 @@ class Wish:
 
     Attributes:
         id: the job's id.
-        action: ``"requeue"`` or ``"terminate"``.
+        action: ``DeallocationOption.REQUEUE`` or ``TERMINATE``.
     """
 
     id: str
@@ -58,189 +50,209 @@ class Wish:
 
 
 def advance(
-    document: Document,
-    private: Document,
-    uses: Sequence[Use],
+    cluster: StoredCluster,
+    uses: Sequence[NodeUse],
     now: float,
     limit: int,
     broken: Mapping[str, str] | None = None,
-) -> list[Wish]:
-    """Moves a cluster one step towards its scale settings and returns which jobs must give up their nodes.
+) -> StoredCluster:
+    """Moves a cluster one step towards its scale settings; its counts always add up.
 
     Args:
-        document: the cluster as GET shows it; its counts always add up.
-        private: what the cluster keeps.
+        cluster: the cluster.
         uses: the jobs that want or have its nodes.
         now: seconds since 1970.
         limit: how many nodes the engine has.
         broken: those of them that take no tasks, and why.
     """
-    properties = document["properties"]
     busy = {name for use in uses for name in use.nodes}
-    _depart(private, busy)
-    private["target"] = min(limit, target(properties, private, uses, busy, now))
-    _report_limit(properties, private, limit)
-    wishes = _shrink(properties, private, uses, busy)
-    _grow(document, private, now)
-    _set_aside(properties, private, busy, limit, broken or {})
-    count(properties, private, busy, now)
-    return wishes
+    cluster = _departed(cluster, busy)
+    cluster = evolve(cluster, target=min(limit, target(cluster, uses, busy, now)))
+    cluster = _told_of_limit(cluster, limit)
+    cluster = _grown(_shrunk(cluster, uses, busy), now)
+    cluster = _set_aside(cluster, busy, limit, broken or {})
+    return counted(cluster, busy, now)
 
 
-def target(properties: Document, private: Document, uses: Sequence[Use], busy: set[str], now: float) -> int:
+def target(cluster: StoredCluster, uses: Sequence[NodeUse], busy: set[str], now: float) -> int:
     """Returns how many nodes a cluster should have now."""
-    scale = properties["scaleSettings"]
-    if "manual" in scale:
-        return int(scale["manual"]["targetNodeCount"])
-    least, most = int(scale["autoScale"]["minimumNodeCount"]), int(scale["autoScale"]["maximumNodeCount"])
-    if "target" not in private:
-        return min(most, max(least, int(scale["autoScale"].get("initialNodeCount", 0))))
+    if "manual" in cluster.scale:
+        return cluster.scale["manual"]["targetNodeCount"]
+    scale = cluster.scale["autoScale"]
+    least, most = scale["minimumNodeCount"], scale["maximumNodeCount"]
+    if cluster.target is None:
+        return min(most, max(least, scale.get("initialNodeCount", 0)))
     wanted = min(most, max(least, sum(use.needs for use in uses if use.needs <= most)))
-    staying = [name for name in private["names"] if name not in private.get("leaving", ())]
-    rested = [n for n in staying if n not in busy and now - private.get("idle", {}).get(n, now) >= IDLE_SECONDS]
+    staying = _staying(cluster)
+    rested = [n for n in staying if n not in busy and now - cluster.idle.get(n, now) >= IDLE_SECONDS]
     return max(wanted, min(most, len(staying) - len(rested)))
 
 
-def _report_limit(properties: Document, private: Document, limit: int) -> None:
-    asked = properties["scaleSettings"].get("manual", {}).get("targetNodeCount", 0)
-    errors = [error for error in properties.get("errors", ()) if error["code"] != "NotEnoughNodes"]
-    if asked > limit:
-        message = f"The engine has {limit} nodes at most; the cluster asked for {asked}."
-        errors.append({"code": "NotEnoughNodes", "message": message, "details": []})
-    if errors or "errors" in properties:
-        properties["errors"] = errors
+def _staying(cluster: StoredCluster) -> list[str]:
+    return [name for name in cluster.names if name not in cluster.leaving]
 
 
-def _depart(private: Document, busy: set[str]) -> None:
+def _with_errors(cluster: StoredCluster, code: str, errors: Sequence[ErrorDocument]) -> StoredCluster:
+    """Replaces a cluster's errors of one code."""
+    found = [*(error for error in cluster.errors or () if error["code"] != code), *errors]
+    return evolve(cluster, errors=tuple(found)) if found or cluster.errors is not None else cluster
+
+
+def _told_of_limit(cluster: StoredCluster, limit: int) -> StoredCluster:
+    asked = cluster.scale["manual"]["targetNodeCount"] if "manual" in cluster.scale else 0
+    message = f"The engine has {limit} nodes at most; the cluster asked for {asked}."
+    errors = [documents.error("NotEnoughNodes", message)] if asked > limit else []
+    return _with_errors(cluster, "NotEnoughNodes", errors)
+
+
+def _only(values: Mapping[str, T], names: Collection[str]) -> Mapping[str, T]:
+    return {name: value for name, value in values.items() if name in names}
+
+
+def _departed(cluster: StoredCluster, busy: set[str]) -> StoredCluster:
     """Takes the leaving nodes that nothing uses any more out of the cluster."""
-    gone = {name for name in private.setdefault("leaving", []) if name not in busy}
-    for kind in ("names", "leaving"):
-        private[kind] = [name for name in private[kind] if name not in gone]
-    for kind in ("preparing", "unusable", "idle"):
-        private[kind] = {name: value for name, value in private.get(kind, {}).items() if name in private["names"]}
+    gone = {name for name in cluster.leaving if name not in busy}
+    names = tuple(name for name in cluster.names if name not in gone)
+    return evolve(
+        cluster,
+        names=names,
+        leaving=tuple(name for name in cluster.leaving if name not in gone),
+        preparing=_only(cluster.preparing, names),
+        unusable=_only(cluster.unusable, names),
+        idle=_only(cluster.idle, names),
+    )
 
 
-def _shrink(properties: Document, private: Document, uses: Sequence[Use], busy: set[str]) -> list[Wish]:
-    staying = [name for name in private["names"] if name not in private["leaving"]]
-    surplus = len(staying) - private["target"]
+def _shrunk(cluster: StoredCluster, uses: Sequence[NodeUse], busy: set[str]) -> StoredCluster:
+    staying = _staying(cluster)
+    surplus = len(staying) - (cluster.target or 0)
     if surplus <= 0:
-        return _wishes(properties, private, uses)
+        return cluster
     latest = {name: use.number for use in uses for name in use.nodes}
-    idle = private["idle"]
 
     def rank(place: int) -> tuple[bool, bool, int, float, int]:
-        """Puts those of no use first, then those idle longest, then those of the latest jobs, then the last to come."""
+        """Puts unusable ones first, then those idle longest, then those of the latest jobs, then the last to come."""
         name = staying[place]
-        return name not in private["unusable"], name in busy, -latest.get(name, 0), idle.get(name, 0.0), -place
+        return name not in cluster.unusable, name in busy, -latest.get(name, 0), cluster.idle.get(name, 0.0), -place
 
     order = [staying[place] for place in sorted(range(len(staying)), key=rank)]
-    private["leaving"].extend(order[:surplus])
-    return _wishes(properties, private, uses)
+    return evolve(cluster, leaving=(*cluster.leaving, *order[:surplus]))
 
 
-def _wishes(properties: Document, private: Document, uses: Sequence[Use]) -> list[Wish]:
-    option = properties["scaleSettings"].get("manual", {}).get("nodeDeallocationOption", "requeue")
-    if option == "waitforjobcompletion" or "autoScale" in properties["scaleSettings"]:
+def wishes(cluster: StoredCluster, uses: Sequence[NodeUse]) -> list[Wish]:
+    """Returns which jobs must give up their nodes because these leave."""
+    option = cluster.scale.get("manual", {}).get("nodeDeallocationOption", DeallocationOption.REQUEUE)
+    if option == DeallocationOption.WAIT or "autoScale" in cluster.scale:
         return []
-    leaving = set(private["leaving"])
+    leaving = set(cluster.leaving)
     return [Wish(use.id, option) for use in uses if leaving.intersection(use.nodes)]
 
 
-def _grow(document: Document, private: Document, now: float) -> None:
-    staying = len(private["names"]) - len(private["leaving"])
-    while private["leaving"] and staying < private["target"]:  # those that were about to leave stay first
-        private["leaving"].pop()
-        staying += 1
-    for _ in range(private["target"] - staying):
-        number = private.get("next", 1)
-        private["next"] = number + 1
-        name = node_name(document["id"], number, now)
-        private["names"].append(name)
-        private["preparing"][name] = ""
+def _grown(cluster: StoredCluster, now: float) -> StoredCluster:
+    target, staying = cluster.target or 0, len(cluster.names) - len(cluster.leaving)
+    kept = min(len(cluster.leaving), max(0, target - staying))  # those that were about to leave stay first
+    numbers = range(cluster.next, cluster.next + max(0, target - staying - kept))
+    new = tuple(node_name(cluster.id, number, now) for number in numbers)
+    return evolve(
+        cluster,
+        leaving=cluster.leaving[: len(cluster.leaving) - kept],
+        names=(*cluster.names, *new),
+        preparing={**cluster.preparing, **dict.fromkeys(new, "")},
+        next=cluster.next + len(new),
+    )
 
 
-def _set_aside(properties: Document, private: Document, busy: set[str], limit: int, broken: Mapping[str, str]) -> None:
-    """Keeps as many idle nodes from the jobs as the engine has too few that work; those that are busy stay so."""
-    private["broken"] = {}
-    lacking = len(private["names"]) - (limit - len(broken))
-    idle = free(private, busy)
+def _set_aside(cluster: StoredCluster, busy: set[str], limit: int, broken: Mapping[str, str]) -> StoredCluster:
+    """Withholds as many idle nodes from jobs as the engine lacks working ones; busy nodes are left alone."""
+    cluster = evolve(cluster, broken={})
+    lacking = len(cluster.names) - (limit - len(broken))
+    idle = free(cluster, busy)
     chosen = idle[max(0, len(idle) - lacking) :] if lacking > 0 else []
-    private["broken"] = dict(zip(chosen, (f"{name} is {why}" for name, why in broken.items()), strict=False))
-    errors = [error for error in properties.get("errors", ()) if error["code"] != "NodeUnusable"]
-    for name, why in private["broken"].items():
-        details = [{"name": "Node", "value": name}]
-        errors.append({"code": "NodeUnusable", "message": f"The engine's node {why}.", "details": details})
-    if errors or "errors" in properties:
-        properties["errors"] = errors
+    told = dict(zip(chosen, (f"{name} is {why}" for name, why in broken.items()), strict=False))
+    errors = [documents.error("NodeUnusable", f"The engine's node {why}.", Node=name) for name, why in told.items()]
+    return _with_errors(evolve(cluster, broken=told), "NodeUnusable", errors)
 
 
 def node_name(cluster: str, number: int, now: float) -> str:
-    """Returns a node's name as Batch AI's logs show it: pool, number from 1, time of its coming."""
+    """Returns a node's name as Batch AI's logs show it: pool, number from 1, time of its arrival."""
     pool = zlib.crc32(cluster.lower().encode()) % 900_000_000 + 100_000_000
     stamp = datetime.fromtimestamp(now, timezone.utc).strftime("%Y%m%dt%H%M%Sz")
     return f"tvm-{pool}_{number}-{stamp}-p"
 
 
-def ready(private: Document, name: str, now: float) -> None:
+def _without(values: Mapping[str, T], name: str) -> Mapping[str, T]:
+    return {key: value for key, value in values.items() if key != name}
+
+
+def ready(cluster: StoredCluster, name: str, now: float) -> StoredCluster:
     """Notes that a node may be used."""
-    private["preparing"].pop(name, None)
-    private["idle"][name] = now
+    return evolve(cluster, preparing=_without(cluster.preparing, name), idle={**cluster.idle, name: now})
 
 
-def unusable(document: Document, private: Document, name: str, message: str) -> None:
+def begun(cluster: StoredCluster, name: str, handle: str) -> StoredCluster:
+    """Notes that a node's setup runs."""
+    return evolve(cluster, preparing={**cluster.preparing, name: handle})
+
+
+def dropped(cluster: StoredCluster, name: str) -> StoredCluster:
+    """Notes that a node's setup does not run any more."""
+    return evolve(cluster, preparing=_without(cluster.preparing, name))
+
+
+def unusable(cluster: StoredCluster, name: str, message: str) -> StoredCluster:
     """Notes that a node's setup failed."""
-    private["preparing"].pop(name, None)
-    private["unusable"][name] = message
-    error = {"code": "SetupTaskFailed", "message": message, "details": [{"name": "Node", "value": name}]}
-    document["properties"].setdefault("errors", []).append(error)
+    error = documents.error("SetupTaskFailed", message, Node=name)
+    return evolve(
+        dropped(cluster, name),
+        unusable={**cluster.unusable, name: message},
+        errors=(*(cluster.errors or ()), error),
+    )
 
 
-def lost(document: Document, private: Document, name: str) -> None:
-    """Notes that a node went down: one of low priority is taken away, another starts again."""
-    if name not in private["names"] or name in private["leaving"]:
-        return
-    if document["properties"].get("vmPriority") == "lowpriority":
-        private["names"].remove(name)
-    else:
-        private["preparing"][name] = ""
-    private.get("idle", {}).pop(name, None)
+def lost(cluster: StoredCluster, name: str) -> StoredCluster:
+    """Notes that a node went down: a low-priority node is removed, any other one starts again."""
+    if name not in cluster.names or name in cluster.leaving:
+        return cluster
+    cluster = evolve(cluster, idle=_without(cluster.idle, name))
+    if cluster.is_low_priority:
+        return evolve(cluster, names=tuple(known for known in cluster.names if known != name))
+    return begun(cluster, name, "")
 
 
-def free(private: Mapping[str, Any], busy: set[str]) -> list[str]:
+def free(cluster: StoredCluster, busy: set[str]) -> list[str]:
     """Returns the names of the nodes that a job may be given, in the order in which they came."""
-    taken = busy | set(private["leaving"]) | set(private["preparing"]) | set(private["unusable"])
-    taken |= set(private.get("broken", ()))
-    return [name for name in private["names"] if name not in taken]
+    taken = busy.union(cluster.leaving, cluster.preparing, cluster.unusable, cluster.broken)
+    return [name for name in cluster.names if name not in taken]
 
 
-def count(properties: Document, private: Document, busy: set[str], now: float) -> None:
-    """Writes the counts of the nodes and whether the cluster is at rest."""
-    names, leaving = private["names"], private["leaving"]
-    counts = dict.fromkeys(("running", "idle", "unusable", "preparing", "leaving"), 0)
-    for state in states(private, busy).values():
+def counted(cluster: StoredCluster, busy: set[str], now: float) -> StoredCluster:
+    """Returns a cluster with the counts of its nodes, and whether it is at rest."""
+    counts = dict.fromkeys(NodeState, 0)
+    for state in states(cluster, busy).values():
         counts[state] += 1
-    idle = free(private, busy)
-    private["idle"] = {name: private.get("idle", {}).get(name, now) for name in idle}
-    properties["currentNodeCount"] = len(names)
-    properties["nodeStateCounts"] = {f"{state}NodeCount": number for state, number in counts.items()}
-    steady = len(names) == private["target"] and not private["preparing"] and not leaving
-    state = "steady" if steady else "resizing"
-    if properties["allocationState"] != state:
-        properties["allocationState"] = state
-        properties["allocationStateTransitionTime"] = write_moment(now)
+    idle = {name: cluster.idle.get(name, now) for name in free(cluster, busy)}
+    shown = {f"{state}NodeCount": number for state, number in counts.items()}
+    return _allocated(evolve(cluster, idle=idle, counts=shown), now)
 
 
-def states(private: Mapping[str, Any], busy: set[str]) -> dict[str, str]:
+def _allocated(cluster: StoredCluster, now: float) -> StoredCluster:
+    steady = len(cluster.names) == cluster.target and not cluster.preparing and not cluster.leaving
+    state = AllocationState.STEADY if steady else AllocationState.RESIZING
+    if cluster.allocation == state:
+        return cluster
+    return evolve(cluster, allocation=state, changed=write_moment(now))
+
+
+def states(cluster: StoredCluster, busy: set[str]) -> dict[str, NodeState]:
     """Returns what each node of a cluster does, by name in the order in which they came."""
-    leaving = set(private.get("leaving", ()))
-    return {name: _state(private, name, leaving, busy) for name in private["names"]}
+    return {name: _state(cluster, name, busy) for name in cluster.names}
 
 
-def _state(private: Mapping[str, Any], name: str, leaving: set[str], busy: set[str]) -> str:
-    if name in leaving:
-        return "leaving"
-    if name in private["preparing"]:
-        return "preparing"
-    if name in private["unusable"] or name in private.get("broken", ()):
-        return "unusable"
-    return "running" if name in busy else "idle"
+def _state(cluster: StoredCluster, name: str, busy: set[str]) -> NodeState:
+    if name in cluster.leaving:
+        return NodeState.LEAVING
+    if name in cluster.preparing:
+        return NodeState.PREPARING
+    if name in cluster.unusable or name in cluster.broken:
+        return NodeState.UNUSABLE
+    return NodeState.RUNNING if name in busy else NodeState.IDLE

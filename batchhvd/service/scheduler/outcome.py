@@ -1,35 +1,27 @@
-"""What a job's documents say about how it ended. Pure."""
+"""How a run that failed is described in its job's document. Pure."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from batchhvd.engines.base import Status
+from batchhvd.service.store import documents
+from batchhvd.service.store.documents import ErrorDocument
+from batchhvd.wire.facts.causes import CODE_OF_REASON, Code
 
-_CODES = {
-    "preparation": "JobPreparationFailed",
-    "script": "ScriptNotFound",
-    "rank": "RankFailed",
-    "memory": "OutOfMemory",
-    "time": "WallClockLimit",
-    "cancelled": "JobTerminated",
-    "node": "NodeLost",
-    "engine": "EngineFailed",
-}
 _HOROVOD = (
-    ("HorovodBroken", re.compile(r"\bHorovodBrokenError\b")),
-    ("HorovodMissing", re.compile(r"\bHorovodMissingError\b|No module named 'horovod")),
+    (Code.HOROVOD_BROKEN, re.compile(r"\bHorovodBrokenError\b")),
+    (Code.HOROVOD_MISSING, re.compile(r"\bHorovodMissingError\b|No module named 'horovod")),
 )
 
 
-def error(status: Status, *, attempt: int, node: str = "", path: str = "") -> dict[str, Any]:
-    """Returns the one error of a run that did not end well: code, message, details.
+def error(status: Status, *, attempt: int, node: str = "", path: str = "") -> ErrorDocument:
+    """Returns the error of a run that did not succeed: code, message, details.
 
     Args:
         status: how it ended.
         attempt: which attempt it was.
-        node: the node to name where the status names none.
+        node: the node to name when the status names none.
         path: the path that was missing, for ``ScriptNotFound``.
     """
     code = _code(status)
@@ -42,23 +34,17 @@ def error(status: Status, *, attempt: int, node: str = "", path: str = "") -> di
         "Tail": "\n".join(status.tail),
         "Path": path if status.reason == "script" else "",
     }
-    details = [{"name": name, "value": str(value)} for name, value in facts.items() if value not in (None, "")]
-    return {"code": code, "message": _message(code, status), "details": details}
+    told = {name: str(value) for name, value in facts.items() if value not in (None, "")}
+    return documents.error(code, _message(code, status), **told)
 
 
-def plain(code: str, message: str, **details: str) -> dict[str, Any]:
-    """Returns an error of a job that never ran."""
-    named = [{"name": name, "value": value} for name, value in details.items()]
-    return {"code": code, "message": message, "details": named}
-
-
-def _code(status: Status) -> str:
+def _code(status: Status) -> Code:
     if status.reason == "rank":
         text = "\n".join(status.tail)
         for code, pattern in _HOROVOD:
             if pattern.search(text):
                 return code
-    return _CODES.get(status.reason, "EngineFailed")
+    return CODE_OF_REASON.get(status.reason, Code.ENGINE_FAILED)
 
 
 def _signal(status: Status) -> int | None:
@@ -66,13 +52,13 @@ def _signal(status: Status) -> int | None:
     return code - 128 if status.rank is not None and code is not None and code > 128 else None
 
 
-def _message(code: str, status: Status) -> str:
+def _message(code: Code, status: Status) -> str:
     told = status.error[:1].upper() + status.error[1:] or "It ended without saying why"
     where = f" on node {status.node}" if status.node else ""
     hint = {
-        "OutOfMemory": "; it was killed for want of memory: lower the batch size or the number of ranks",
-        "HorovodMissing": "; Horovod is not installed: python -m batchhvd.trainer.install",
-        "HorovodBroken": "; Horovod does not fit this framework: python -m batchhvd.trainer.install",
+        Code.OUT_OF_MEMORY: "; it ran out of memory and was killed: lower the batch size or the number of ranks",
+        Code.HOROVOD_MISSING: "; Horovod is not installed: python -m batchhvd.trainer.install",
+        Code.HOROVOD_BROKEN: "; Horovod does not fit this framework: python -m batchhvd.trainer.install",
     }.get(code, "")
     last = f"; last line: {status.tail[-1]}" if status.tail else ""
     return f"{told}{where}{hint}{last}."

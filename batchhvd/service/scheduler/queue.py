@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
+from batchhvd.wire.facts.states import JobPriority
+
 PATIENCE = 60.0  # seconds that a waiting job lets smaller ones pass
-_PRIORITIES = {"high": 0, "normal": 1, "low": 2}
+ORDER: Mapping[str, int] = {JobPriority.HIGH: 0, JobPriority.NORMAL: 1, JobPriority.LOW: 2}
+"""How early a job of each priority is looked at."""
 
 
 @frozen
@@ -49,7 +52,7 @@ def decide(waiting: Sequence[Waiting], free: Sequence[str], size: int, now: floa
 
     Jobs start by priority, and in the order of their creation among equals. A job that does not fit the free nodes lets
     those behind it pass for ``PATIENCE`` seconds; after that the free nodes are kept for it, so that no stream of small
-    jobs can starve it. A job larger than the cluster holds nobody up.
+    jobs can starve it. A job that is larger than the cluster holds up no other.
 
     Args:
         waiting: the queue, in any order.
@@ -58,7 +61,7 @@ def decide(waiting: Sequence[Waiting], free: Sequence[str], size: int, now: floa
         now: seconds since 1970.
     """
     left, starts, reasons, head = list(free), [], {}, None
-    for job in sorted(waiting, key=lambda job: (_PRIORITIES[job.priority], job.number)):
+    for job in sorted(waiting, key=lambda job: (ORDER[job.priority], job.number)):
         if job.nodes > size:
             reasons[job.id] = f"needs {job.nodes} nodes; the cluster has {size}: resize it"
         elif head is not None:

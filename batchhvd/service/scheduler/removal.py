@@ -1,4 +1,4 @@
-"""Takes away what is to be deleted, from the bottom up: a resource goes when nothing lives in it any more."""
+"""Removes what is being deleted, from the bottom up: a resource goes when nothing is left in it."""
 
 from __future__ import annotations
 
@@ -7,54 +7,52 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
+from batchhvd.service.store import accounts
+from batchhvd.service.store.cluster import StoredCluster
+from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Record, Store
 
-_ENDED = ("succeeded", "failed")
 _STORAGE = ("storageAccounts", "fileServers")
 
 
 def run(store: Store, root: Path) -> bool:
-    """Removes what may go now and says whether something has to wait for its processes to end."""
+    """Removes what can go now, and says whether anything has to wait for processes to end."""
     doomed = store.doomed()
     if not doomed:
         return False
-    active = store.active()
+    active = [StoredJob.of(record) for record in store.active()]
     left = [record for record in sorted(doomed, key=_depth) if not _remove(store, root, record, active)]
     return bool(left)
 
 
 def _depth(record: Record) -> tuple[int, int]:
-    """Puts what lies deep first, and storage last on its level: jobs write to it until they have ended."""
+    """Sorts the deepest first, and storage last on its level, because jobs write to it until they have ended."""
     return -record.id.count("/"), record.type in _STORAGE
 
 
-def _remove(store: Store, root: Path, record: Record, active: Sequence[Record]) -> bool:
+def _remove(store: Store, root: Path, record: Record, active: Sequence[StoredJob]) -> bool:
     if _in_use(store, record, active):
         return False
     if record.type == "jobs":
-        _discard(root / "tasks" / record.private["uuid"])
+        _discard(root / "tasks" / StoredJob.of(record).uuid)
     elif record.type in _STORAGE:
-        name = record.document["name"] if record.type == "storageAccounts" else record.private["account"]
+        name = record.document["name"] if record.type == "storageAccounts" else accounts.share_of(record)[0]
         _discard(root / "shares" / name)
     store.delete(record.id)
     return True
 
 
-def _in_use(store: Store, record: Record, active: Sequence[Record]) -> bool:
+def _in_use(store: Store, record: Record, active: Sequence[StoredJob]) -> bool:
     if record.type == "jobs":
-        return record.document["properties"]["executionState"] not in _ENDED
+        return not StoredJob.of(record).has_ended
     if record.type == "clusters":
-        return bool(record.private.get("preparing")) or any(_cluster(job) == record.id.lower() for job in active)
+        return bool(StoredCluster.of(record).preparing) or any(job.cluster == record.id.lower() for job in active)
     if record.type in _STORAGE:
-        return any(job.id.lower().startswith(record.parent + "/") for job in active)
+        return any(job.key.startswith(record.parent + "/") for job in active)
     return bool(store.under(record.id))
 
 
-def _cluster(job: Record) -> str:
-    return str(job.document["properties"]["cluster"]["id"]).lower()
-
-
 def _discard(folder: Path) -> None:
-    """Removes a folder; it is gone under its name at once, however long the rest takes."""
+    """Removes a folder; its name is free at once, however long the rest takes."""
     if folder.exists():
         shutil.rmtree(folder.rename(folder.with_name(f".deleted-{uuid.uuid4().hex}")), ignore_errors=True)

@@ -3,84 +3,81 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from batchhvd.engines.base import ENDED, Engine, Status, Task
 from batchhvd.errors import BatchHvdError
-from batchhvd.service.mounts import links as mounting
-from batchhvd.service.mounts.model import Mount
-from batchhvd.service.scheduler import nodes as cluster_life
-from batchhvd.service.scheduler import task as environment
-from batchhvd.service.scheduler.task import Plan, Site
-from batchhvd.service.store.records import Record, Store
-
-Document = dict[str, Any]
+from batchhvd.service.mounts import links
+from batchhvd.service.mounts import model as mounts
+from batchhvd.service.mounts.model import MountPoint
+from batchhvd.service.scheduler import layout, nodes
+from batchhvd.service.scheduler import task as job_task
+from batchhvd.service.scheduler.layout import TaskLayout
+from batchhvd.service.scheduler.task import Site
+from batchhvd.service.store.cluster import StoredCluster
+from batchhvd.service.store.records import Store
 
 
 class Setups:
-    """Brings the nodes of clusters from "preparing" to "idle", or to "unusable" where their setup fails."""
+    """Brings the nodes of clusters from "preparing" to "idle", or to "unusable" when their setup fails."""
 
     def __init__(self, store: Store, root: Path, engine: Engine, site: Site) -> None:
         self._store, self._root, self._engine, self._site = store, root, engine, site
 
-    def follow(self, cluster: Record, now: float) -> Record:
+    def follow(self, cluster: StoredCluster, now: float) -> StoredCluster:
         """Moves the preparing nodes of a cluster one step and returns it as it is now."""
-        preparing = cluster.private.get("preparing")
-        if not preparing:
-            return cluster
-        for name, handle in preparing.items():
-            cluster = self._follow_one(cluster, name, handle, now) or cluster
+        for name, handle in cluster.preparing.items():
+            change = self._next(cluster, name, handle, now)
+            if change is not None:
+                cluster = self._store.revise(cluster, change) or cluster
         return cluster
 
-    def _follow_one(self, cluster: Record, name: str, handle: str, now: float) -> Record | None:
-        if "setupTask" not in cluster.document["properties"].get("nodeSetup", {}):
-            return self._ready(cluster, name, now)
-        if _unwanted(cluster, name):
-            return self._drop(cluster, name, handle)
+    def _next(
+        self, cluster: StoredCluster, name: str, handle: str, now: float
+    ) -> Callable[[StoredCluster], StoredCluster] | None:
+        """Returns what changes about one node, None when nothing does."""
+        if "setupTask" not in cluster.properties.get("nodeSetup", {}):
+            return lambda cluster: nodes.ready(cluster, name, now)
+        if cluster.is_deleting or name in cluster.leaving:
+            return self._end(name, handle)
         if not handle:
             return self._begin(cluster, name)
         status = self._engine.status([handle])[handle]
         if status.state == "succeeded":
-            return self._ready(cluster, name, now)
-        return self._unusable(cluster, name, _told(status)) if status.state in ENDED else None
+            return lambda cluster: nodes.ready(cluster, name, now)
+        return _unusable(name, _told(status)) if status.state in ENDED else None
 
-    def _ready(self, cluster: Record, name: str, now: float) -> Record | None:
-        return self._store.update(cluster.id, lambda _, private: cluster_life.ready(private, name, now))
-
-    def _unusable(self, cluster: Record, name: str, message: str) -> Record | None:
-        return self._store.update(cluster.id, lambda doc, private: cluster_life.unusable(doc, private, name, message))
-
-    def _drop(self, cluster: Record, name: str, handle: str) -> Record | None:
-        """Ends the setup of a node that is to go; the node goes when that is over."""
+    def _end(self, name: str, handle: str) -> Callable[[StoredCluster], StoredCluster] | None:
+        """Ends the setup of a node that has to go; the node goes after that."""
         if handle and self._engine.status([handle])[handle].state not in ENDED:
             self._engine.cancel(handle)
             return None
-        return self._store.update(cluster.id, lambda _, private: private["preparing"].pop(name, None))
+        return lambda cluster: nodes.dropped(cluster, name)
 
-    def _begin(self, cluster: Record, name: str) -> Record | None:
+    def _begin(self, cluster: StoredCluster, name: str) -> Callable[[StoredCluster], StoredCluster]:
         try:
-            plan = self._plan(cluster, name)
-            mounting.lay(plan)
-            handle = self._engine.submit(plan.task)
-        except (BatchHvdError, mounting.Missing, OSError, ValueError) as error:
-            return self._unusable(cluster, name, f"The setup task on {name} did not start: {error}")
-        return self._store.update(cluster.id, lambda _, private: private["preparing"].update({name: handle}))
+            laid = self._laid(cluster, name)
+            layout.lay(laid)
+            handle = self._engine.submit(laid.task)
+        except (BatchHvdError, links.MountError, OSError, ValueError) as error:
+            return _unusable(name, f"The setup task on {name} did not start: {error}")
+        return lambda cluster: nodes.begun(cluster, name, handle)
 
-    def _plan(self, cluster: Record, name: str) -> Plan:
-        found = mounting.cluster_targets(self._store, self._root, cluster, self._site.directories)
-        return plan(cluster, name, found, self._root, self._site)
+    def _laid(self, cluster: StoredCluster, name: str) -> TaskLayout:
+        mounted = mounts.every({}, cluster.properties)
+        found = links.targets(self._store, self._root, mounted, cluster.keys, self._site.directories)
+        return build(cluster, name, found, self._root, self._site)
 
 
-def plan(cluster: Record, name: str, targets: Mapping[Mount, Path], root: Path, site: Site) -> Plan:
-    """Returns the task that sets up one node: the setup command, where preparations run, and nothing after it."""
-    setup = cluster.document["properties"]["nodeSetup"]["setupTask"]
+def build(cluster: StoredCluster, name: str, targets: Mapping[MountPoint, Path], root: Path, site: Site) -> TaskLayout:
+    """Returns the task that sets up one node: the setup command runs as a preparation, with nothing after it."""
+    setup = cluster.properties["nodeSetup"]["setupTask"]
     folder = root / "tasks" / "setup" / name
-    prefix = environment.locate(setup["stdOutErrPathPrefix"], targets)
+    prefix = job_task.locate(setup["stdOutErrPathPrefix"], targets)
     if prefix is None:
         raise ValueError(f"stdOutErrPathPrefix lies on no mount of the cluster: {setup['stdOutErrPathPrefix']}")
-    logs = prefix / suffix(cluster)
+    logs = prefix / suffix(cluster.id)
     task = Task(
         name=f"setup-{name}",
         folder=str(folder),
@@ -88,26 +85,25 @@ def plan(cluster: Record, name: str, targets: Mapping[Mount, Path], root: Path, 
         ranks=(1,),
         launch="single",
         command="true",
-        preparation=environment.protect(setup["commandLine"]),
+        preparation=job_task.protect(setup["commandLine"]),
         prepare=site.prepare,
         layers=site.layers,
-        environment=environment.of_setup(setup, folder, site),
-        secrets=cluster.private.get("secrets", {}),
+        environment=job_task.of_setup(setup, folder, site),
+        secrets=cluster.secrets,
         logs=str(logs),
         options=site.options,
     )
-    return Plan(task, {folder / "cluster" / mount.path: target for mount, target in targets.items()}, (logs,))
+    return TaskLayout(task, {folder / "cluster" / mount.path: target for mount, target in targets.items()}, (logs,))
 
 
-def suffix(cluster: Record) -> str:
-    """Returns the part of a setup task's log directory that is this cluster's own."""
-    parts = cluster.id.strip("/").split("/")
+def suffix(cluster: str) -> str:
+    """Returns the part of a setup task's log directory that keeps this cluster's logs apart."""
+    parts = cluster.strip("/").split("/")
     return posixpath.join(parts[1], parts[3], *parts[6:], "setuptask")
 
 
-def _unwanted(cluster: Record, name: str) -> bool:
-    deleting = cluster.document["properties"]["provisioningState"] == "deleting"
-    return deleting or name in cluster.private.get("leaving", ())
+def _unusable(name: str, message: str) -> Callable[[StoredCluster], StoredCluster]:
+    return lambda cluster: nodes.unusable(cluster, name, message)
 
 
 def _told(status: Status) -> str:

@@ -6,20 +6,22 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from attrs import field, frozen
 
 from batchhvd.engines.base import Task
-from batchhvd.service.batchai import vm_sizes
 from batchhvd.service.mounts import model as mounts
-from batchhvd.service.mounts.model import Mount
-from batchhvd.service.store.records import Record
+from batchhvd.service.mounts.model import MountPoint
+from batchhvd.service.scheduler.layout import TaskLayout
+from batchhvd.service.store.documents import ClusterProperties, JobProperties, SetupTask, TaskProperties
+from batchhvd.service.store.job import StoredJob
+from batchhvd.wire.facts import vm_sizes
 from batchhvd.wire.facts.mount_roots import CLUSTER_ROOT, JOB_ROOT
+from batchhvd.wire.facts.times import read_duration
 
-Document = Mapping[str, Any]
 STALL_SECONDS, STALL_ACTION, RETRIES = "BATCHHVD_STALL_SECONDS", "BATCHHVD_STALL_ACTION", "BATCHHVD_RETRIES"
-_FOLDERS = {JOB_ROOT: "mounts", CLUSTER_ROOT: "cluster"}
+FOLDERS = {JOB_ROOT: "mounts", CLUSTER_ROOT: "cluster"}
+"""Where the mount roots lie in a task's folder."""
 
 
 @frozen
@@ -42,7 +44,7 @@ class Site:
 
 
 @frozen
-class Run:
+class Attempt:
     """One attempt at a job.
 
     Attributes:
@@ -56,68 +58,56 @@ class Run:
     attempt: int = 1
 
 
-@frozen
-class Plan:
-    """A task with what must lie on the disk before it starts.
-
-    Attributes:
-        task: what the engine runs.
-        links: the symbolic links to make, and what they lead to.
-        directories: the directories to make: of the logs and of the outputs.
-    """
-
-    task: Task
-    links: Mapping[Path, Path]
-    directories: tuple[Path, ...]
-
-
-def build(job: Record, cluster: Record, targets: Mapping[Mount, Path], run: Run, site: Site) -> Plan:
-    """Returns the plan of one attempt.
+def build(
+    job: StoredJob, cluster: ClusterProperties, targets: Mapping[MountPoint, Path], attempt: Attempt, site: Site
+) -> TaskLayout:
+    """Returns the task of one attempt, with what it needs on the disk.
 
     Args:
         job: the job.
-        cluster: its cluster.
+        cluster: the ``properties`` of its cluster.
         targets: the directory that each of the job's mounts leads to.
-        run: where and on which nodes it runs.
+        attempt: where and on which nodes it runs.
         site: what the service decides.
     """
-    properties = job.document["properties"]
+    properties = job.properties
     launch, command, script = _command(properties, site)
     outputs = output_directories(properties, targets)
     task = Task(
-        name=re.sub(r"[^\w.-]", "-", job.document["name"], flags=re.ASCII),
-        folder=str(run.folder),
-        nodes=run.nodes,
-        ranks=spread(process_count(properties), len(run.nodes)),
+        name=re.sub(r"[^\w.-]", "-", job.name, flags=re.ASCII),
+        folder=str(attempt.folder),
+        nodes=attempt.nodes,
+        ranks=spread(process_count(properties), len(attempt.nodes)),
         launch=launch,
         command=command,
         script=script,
         preparation=_preparation(properties),
         prepare=site.prepare,
         layers=site.layers,
-        environment=dict(_variables(job, cluster, run, site)),
-        secrets=job.private.get("secrets", {}),
+        environment=dict(_variables(job, cluster, attempt, site)),
+        secrets=job.secrets,
         logs=str(outputs["stdouterr"]),
         notices=tuple(_notices(job)),
-        wall_seconds=seconds(properties.get("constraints", {}).get("maxWallClockTime", "P7D")),
-        attempt=run.attempt,
+        wall_seconds=_wall_seconds(properties),
+        attempt=attempt.attempt,
         options=site.options,
-        **_stall(properties),
+        stall_seconds=_stall_seconds(properties),
+        stall_action=_stall_action(properties),
     )
-    links = {run.folder / _FOLDERS[mount.root] / mount.path: target for mount, target in targets.items()}
-    return Plan(task, links, tuple(outputs.values()))
+    links = {attempt.folder / FOLDERS[mount.root] / mount.path: target for mount, target in targets.items()}
+    return TaskLayout(task, links, tuple(outputs.values()))
 
 
-def mounts_of(job: Record, cluster: Record) -> list[Mount]:
-    """Returns the mounts of a job, its cluster's among them."""
-    return mounts.every(job.document["properties"], cluster.document["properties"])
+def mounts_of(job: JobProperties, cluster: ClusterProperties) -> list[MountPoint]:
+    """Returns the mounts of a job, including those of its cluster."""
+    return mounts.every(job, cluster)
 
 
-def output_directories(properties: Document, targets: Mapping[Mount, Path]) -> dict[str, Path]:
-    """Returns where each output directory lies, by its id; ``stdouterr`` is that of the logs.
+def output_directories(properties: JobProperties, targets: Mapping[MountPoint, Path]) -> dict[str, Path]:
+    """Returns the path of each output directory by its id; ``stdouterr`` holds the logs.
 
     Raises:
-        ValueError: a prefix lies on no mount; the message is the prefix.
+        ValueError: a prefix is on no mount; the message is the prefix.
     """
     segment = properties["jobOutputDirectoryPathSegment"]
     found = {"stdouterr": _resolve(properties["stdOutErrPathPrefix"], targets) / segment / "stdouterr"}
@@ -127,14 +117,14 @@ def output_directories(properties: Document, targets: Mapping[Mount, Path]) -> d
     return found
 
 
-def segments(properties: Document, targets: Mapping[Mount, Path]) -> list[Path]:
-    """Returns the directories that hold all that is this job's own, one for each prefix."""
+def segments(properties: JobProperties, targets: Mapping[MountPoint, Path]) -> list[Path]:
+    """Returns the directories that only this job writes to, one for each prefix."""
     prefixes = [properties["stdOutErrPathPrefix"], *(e["pathPrefix"] for e in properties.get("outputDirectories", ()))]
     found = [_resolve(prefix, targets) / properties["jobOutputDirectoryPathSegment"] for prefix in prefixes]
     return list(dict.fromkeys(found))
 
 
-def _resolve(path: str, targets: Mapping[Mount, Path]) -> Path:
+def _resolve(path: str, targets: Mapping[MountPoint, Path]) -> Path:
     found = mounts.locate(path, list(targets))
     if found is None:
         raise ValueError(path)
@@ -143,21 +133,21 @@ def _resolve(path: str, targets: Mapping[Mount, Path]) -> Path:
     return targets[mount] / place[len(mount.path) :].lstrip("/")
 
 
-def locate(path: str, targets: Mapping[Mount, Path]) -> Path | None:
-    """Returns where a path below a mount root lies on the disk, None where it lies on no mount."""
+def locate(path: str, targets: Mapping[MountPoint, Path]) -> Path | None:
+    """Returns the path on the disk of a path below a mount root, None when it is on no mount."""
     try:
         return _resolve(path, targets)
     except ValueError:
         return None
 
 
-def script_of(properties: Document) -> str:
-    """Returns the path of the job's script with its variables, "" where it has none."""
+def script_of(properties: JobProperties) -> str:
+    """Returns the path of the job's script with its variables, "" when it has none."""
     return str(properties.get("horovodSettings", {}).get("pythonScriptFilePath", ""))
 
 
-def process_count(properties: Document) -> int:
-    """Returns how many ranks a job has: one a node, where it does not say."""
+def process_count(properties: JobProperties) -> int:
+    """Returns how many ranks a job has: one on each node if it does not say."""
     block = properties.get("horovodSettings") or properties.get("customMpiSettings") or {}
     return int(block.get("processCount") or properties["nodeCount"])
 
@@ -168,29 +158,14 @@ def spread(ranks: int, nodes: int) -> tuple[int, ...]:
     return tuple(each + (index < left) for index in range(nodes))
 
 
-def retries(properties: Document) -> int | None:
-    """Returns how often a job asks to be started again after a failure, None where it does not say."""
+def retries(properties: JobProperties) -> int | None:
+    """Returns how often a job asks to be started again after a failure, None when it does not say."""
     value = _own(properties).get(RETRIES)
     return int(value) if value is not None and value.isdigit() else None
 
 
-def seconds(duration: str) -> float:
-    """Returns the seconds of an ISO 8601 duration of days and smaller, or of ``7.00:00:00``.
-
-    Raises:
-        ValueError: it is neither.
-    """
-    iso = re.fullmatch(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", duration)
-    span = re.fullmatch(r"(?:(\d+)\.)?(\d+):(\d+):(\d+(?:\.\d+)?)", duration)
-    parts = iso or span
-    if parts is None:
-        raise ValueError(f"{duration!r} is no duration")
-    days, hours, minutes, rest = (float(part or 0) for part in parts.groups())
-    return ((days * 24 + hours) * 60 + minutes) * 60 + rest
-
-
-def _command(properties: Document, site: Site) -> tuple[str, str, str]:
-    """Returns how a job is launched, the command line of a rank, and the script that must be there."""
+def _command(properties: JobProperties, site: Site) -> tuple[str, str, str]:
+    """Returns how a job is launched, the command line of a rank, and the script that must exist."""
     if "horovodSettings" in properties:
         block = properties["horovodSettings"]
         words = [quote(block.get("pythonInterpreterPath") or site.python), quote(block["pythonScriptFilePath"])]
@@ -201,7 +176,7 @@ def _command(properties: Document, site: Site) -> tuple[str, str, str]:
     return "single", protect(properties["customToolkitSettings"]["commandLine"]), ""
 
 
-def _preparation(properties: Document) -> str | None:
+def _preparation(properties: JobProperties) -> str | None:
     command = properties.get("jobPreparation", {}).get("commandLine")
     return None if command is None else protect(command)
 
@@ -217,9 +192,9 @@ _UNQUOTED = re.compile(
 
 
 def protect(command: str) -> str:
-    """Quotes the ``$AZ_BATCHAI_…`` of a command line that stand outside quotes.
+    """Quotes each ``$AZ_BATCHAI_…`` of a command line that is outside quotes.
 
-    Batch AI's own paths had no blanks, so nobody quoted these variables; the service's root may have some.
+    Paths of Batch AI had no blanks, so these variables were never quoted; the path of the service's root may have some.
     """
 
     def replace(found: re.Match[str]) -> str:
@@ -229,51 +204,59 @@ def protect(command: str) -> str:
     return _UNQUOTED.sub(replace, command)
 
 
-def _variables(job: Record, cluster: Record, run: Run, site: Site) -> Iterator[tuple[str, str]]:
-    properties = job.document["properties"]
-    size = vm_sizes.size(cluster.document["properties"]["vmSize"])
+def _variables(job: StoredJob, cluster: ClusterProperties, attempt: Attempt, site: Site) -> Iterator[tuple[str, str]]:
+    properties = job.properties
+    size = vm_sizes.size(cluster["vmSize"])
     yield "PATH", f"{posixpath.dirname(site.python)}:$PATH"
     yield "PYTHONUNBUFFERED", "1"
     yield "PYTHONFAULTHANDLER", "1"
-    yield CLUSTER_ROOT, str(run.folder / _FOLDERS[CLUSTER_ROOT])
-    yield JOB_ROOT, str(run.folder / _FOLDERS[JOB_ROOT])
-    yield "AZ_BATCHAI_JOB_NAME", job.document["name"]
-    yield "AZ_BATCHAI_SHARED_JOB_TEMP", str(run.folder / "shared")
-    yield "AZ_BATCHAI_MPI_HOST_FILE", str(run.folder / "hostfile")
-    yield "AZ_BATCHAI_NODE_LIST", ";".join(run.nodes)
+    yield CLUSTER_ROOT, str(attempt.folder / FOLDERS[CLUSTER_ROOT])
+    yield JOB_ROOT, str(attempt.folder / FOLDERS[JOB_ROOT])
+    yield "AZ_BATCHAI_JOB_NAME", job.name
+    yield "AZ_BATCHAI_SHARED_JOB_TEMP", str(attempt.folder / "shared")
+    yield "AZ_BATCHAI_MPI_HOST_FILE", str(attempt.folder / "hostfile")
+    yield "AZ_BATCHAI_NODE_LIST", ";".join(attempt.nodes)
     yield "AZ_BATCHAI_NUM_GPUS", str(size.gpus)
     segment = properties["jobOutputDirectoryPathSegment"]
     yield "AZ_BATCHAI_STDOUTERR_DIR", posixpath.join(properties["stdOutErrPathPrefix"], segment, "stdouterr")
     for entry in properties.get("inputDirectories", ()):
         yield f"AZ_BATCHAI_INPUT_{entry['id']}", entry["path"]
-    for entry in properties.get("outputDirectories", ()):
-        path = posixpath.join(entry["pathPrefix"], segment, entry.get("pathSuffix", "").strip("/")).rstrip("/")
-        yield f"AZ_BATCHAI_OUTPUT_{entry['id']}", path
+    for output in properties.get("outputDirectories", ()):
+        path = posixpath.join(output["pathPrefix"], segment, output.get("pathSuffix", "").strip("/")).rstrip("/")
+        yield f"AZ_BATCHAI_OUTPUT_{output['id']}", path
     yield from _own(properties).items()
 
 
-def of_setup(setup: Document, folder: Path, site: Site) -> dict[str, str]:
+def of_setup(setup: SetupTask, folder: Path, site: Site) -> dict[str, str]:
     """Returns the variables of a cluster's setup task."""
-    own = {"PATH": f"{posixpath.dirname(site.python)}:$PATH", CLUSTER_ROOT: str(folder / _FOLDERS[CLUSTER_ROOT])}
+    own = {"PATH": f"{posixpath.dirname(site.python)}:$PATH", CLUSTER_ROOT: str(folder / FOLDERS[CLUSTER_ROOT])}
     return own | _own(setup)
 
 
-def _own(properties: Document) -> dict[str, str]:
+def _own(properties: TaskProperties) -> dict[str, str]:
     return {entry["name"]: entry.get("value", "") for entry in properties.get("environmentVariables", ())}
 
 
-def _stall(properties: Document) -> dict[str, Any]:
-    own = _own(properties)
-    limit, action = own.get(STALL_SECONDS, "600"), own.get(STALL_ACTION, "warn")
-    return {
-        "stall_seconds": float(limit) if re.fullmatch(r"\d+(\.\d+)?", limit) and float(limit) else None,
-        "stall_action": "stop" if action == "stop" else "warn",
-    }
+def _stall_seconds(properties: JobProperties) -> float | None:
+    limit = _own(properties).get(STALL_SECONDS, "600")
+    return float(limit) or None if re.fullmatch(r"\d+(\.\d+)?", limit) else None
 
 
-def _notices(job: Record) -> Sequence[str]:
-    properties = job.document["properties"]
-    found = [f"warning: {text}" for text in job.private.get("warnings", ())]
+def _stall_action(properties: JobProperties) -> str:
+    return "stop" if _own(properties).get(STALL_ACTION) == "stop" else "warn"
+
+
+def _wall_seconds(properties: JobProperties) -> float:
+    text = properties.get("constraints", {}).get("maxWallClockTime", "P7D")
+    length = read_duration(text)
+    if length is None:
+        raise ValueError(f"{text!r} is not a duration")
+    return length.total_seconds()
+
+
+def _notices(job: StoredJob) -> Sequence[str]:
+    properties = job.properties
+    found = [f"warning: {text}" for text in job.warnings]
     if "containerSettings" in properties:
         image = properties["containerSettings"]["imageSourceRegistry"]["image"]
         found.append(f"the container image {image} is not run: the job runs on the machine itself")

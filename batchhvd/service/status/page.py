@@ -1,7 +1,7 @@
-"""The status page: one HTML file with its script and style inside, that may load nothing and send nothing elsewhere.
+"""The status page: one HTML file with its script and style inside, which may not load or send anything elsewhere.
 
-The page itself holds no secret and is given to everybody on this machine. What it shows it asks for with the token that
-stands behind ``#`` in its link: browsers send that part nowhere, so it reaches neither a log nor another site.
+The page itself holds no secret, and everybody on this machine may have it. It asks for what it shows with the token
+that follows ``#`` in its link: browsers do not send that part, so it reaches neither a log nor another site.
 """
 
 from __future__ import annotations

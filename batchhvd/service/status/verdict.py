@@ -1,92 +1,102 @@
-"""Why a job is as it is, in a sentence and a next step, read from its document alone. Pure."""
+"""Why a job is in its state: a sentence and a next step, from its document alone. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TypedDict
 
-_CAUSES = {
-    "MountFailed": "mount failed",
-    "ScriptNotFound": "script missing",
-    "JobPreparationFailed": "preparation failed",
-    "RankFailed": "rank failed",
-    "OutOfMemory": "out of memory",
-    "WallClockLimit": "wall-clock limit",
-    "JobTerminated": "terminated",
-    "NodeLost": "node lost",
-    "ServiceRestarted": "service restarted",
-    "HorovodMissing": "Horovod missing",
-    "HorovodBroken": "Horovod broken",
-    "EngineFailed": "engine failed",
-    "Waiting": "waiting",
-}
-_INSTALL = "Run python -m batchhvd.trainer.install on the machine that runs the nodes, then submit it again."
-_NEXT = {
-    "MountFailed": "Make the share, or correct the mount's account, share or key; then submit it again.",
-    "ScriptNotFound": "Upload the script to where the job looks for it, then submit it again.",
-    "JobPreparationFailed": "Read stderr-job_prep-*.txt, correct the preparation's command, then submit it again.",
-    "RankFailed": "Read stderr.txt for the whole story, mend the script, then submit it again.",
-    "OutOfMemory": "Lower the batch size or the number of ranks on a node, then submit it again.",
-    "WallClockLimit": "Give it more time (maxWallClockTime), or go on from its last checkpoint in a new job.",
-    "JobTerminated": "Submit it again under a new name if it was not meant to end.",
-    "ServiceRestarted": "Submit it again; it resumes where its script keeps checkpoints.",
-    "NodeLost": "Look at its cluster, then submit it again; it resumes where its script keeps checkpoints.",
-    "HorovodMissing": _INSTALL,
-    "HorovodBroken": _INSTALL,
-    "EngineFailed": "Read its execution-*.log files and the service's log, then submit it again.",
-}
-_GONE = ("NodeLost", "EngineFailed")  # what a service says of ranks that ended while it was not there
-_RESTARTED = "The service was started again at {} and found the job's ranks gone: {}"
+from batchhvd.service.store.documents import ErrorDocument, ExecutionInfo, JobProperties
+from batchhvd.wire.facts.causes import CAUSE_OF_CODE, GONE_WITH_THE_SERVICE, REMEDIES, Cause, Code
+from batchhvd.wire.facts.states import JobState
+
+WAITING = "waiting"
+"""The cause of a job that waits, whatever for: its sentence says it."""
+
+_RESTARTED = "The service was started again at {} and found that the job's ranks were gone: {}"
 _WORDS = {"Rank": "rank", "Node": "node", "ExitCode": "exit code", "Signal": "signal", "Attempt": "attempt"}
-_PLAIN = {
-    "terminating": "Somebody asked it to end, and its ranks are ending.",
-    "queued": "It waits for its turn.",
-    "succeeded": "It ended well.",
+_REMEDIES: Mapping[str, str] = {cause: remedy.shell for cause, remedy in REMEDIES.items()}
+_SENTENCES: Mapping[str, str] = {
+    JobState.TERMINATING: "It was asked to end, and its ranks are ending.",
+    JobState.QUEUED: "It is waiting for its turn.",
+    JobState.SUCCEEDED: "It succeeded.",
 }
 
 
-def of_job(properties: Mapping[str, Any], restarted: str = "") -> dict[str, Any]:
-    """Returns cause, why, evidence (lines), tail (the last lines of the rank that failed) and next of a job.
+class JobVerdict(TypedDict):
+    """Why a job is in its state.
+
+    Keys:
+        cause: the cause, in the words of ``Cause``, or the job's state when nothing more is known.
+        why: a sentence.
+        evidence: lines that support it.
+        tail: the last lines of the rank that failed.
+        next: what to do, in words for the command line; "" when nothing needs doing.
+    """
+
+    cause: str
+    why: str
+    evidence: list[str]
+    tail: str
+    next: str
+
+
+def of_job(properties: JobProperties, restarted: str = "") -> JobVerdict:
+    """Returns why a job is in its state.
 
     Args:
         properties: the job's, as its document has them.
-        restarted: when the service was last started, in the form that the document's times have; "" where unknown.
+        restarted: when the service was last started, in the form that the document's times have; "" when unknown.
     """
     state, info = properties["executionState"], properties.get("executionInfo") or {}
     errors = info.get("errors") or []
     if not errors:
         return _plain(state, properties.get("nodeCount", 1), info.get("exitCode"))
-    first, earlier = errors[0], errors[1:]
-    if state == "failed" and first["code"] in _GONE and _between(info, restarted):
-        first = {**first, "code": "ServiceRestarted", "message": _RESTARTED.format(restarted[11:19], first["message"])}
-    details = _details(first)
-    facts = ", ".join(f"{word} {details[name]}" for name, word in _WORDS.items() if name in details)
+    first, failed = errors[0], state == JobState.FAILED
+    cause, why = _cause(first["code"]), first["message"]
+    if failed and cause in GONE_WITH_THE_SERVICE and _between(info, restarted):
+        cause, why = Cause.SERVICE_RESTARTED, _RESTARTED.format(restarted[11:19], why)
     return {
-        "cause": state if state == "running" else _CAUSES.get(first["code"], first["code"]),
-        "why": first["message"],
-        "evidence": [*([facts] if facts else []), *(f"before that: {error['message']}" for error in earlier)],
-        "tail": _story(details.get("Tail", "")),
-        "next": _NEXT.get(first["code"], "") if state == "failed" else "",
+        "cause": state if state == JobState.RUNNING else cause,
+        "why": why,
+        "evidence": _evidence(first, errors[1:]),
+        "tail": _story(_details(first).get("Tail", "")),
+        "next": _next(cause) if failed else "",
     }
 
 
-def _between(info: Mapping[str, Any], moment: str) -> bool:
-    """Tells whether a moment lies within a job's run; the service writes all its times in one form."""
+def _cause(code: str) -> str:
+    return WAITING if code == Code.WAITING else CAUSE_OF_CODE.get(code, code)
+
+
+def _next(cause: str) -> str:
+    """Returns what to do about a cause as a sentence."""
+    remedy = _REMEDIES.get(cause, "")
+    return f"{remedy[:1].upper()}{remedy[1:]}." if remedy else ""
+
+
+def _evidence(first: ErrorDocument, earlier: list[ErrorDocument]) -> list[str]:
+    details = _details(first)
+    facts = ", ".join(f"{word} {details[name]}" for name, word in _WORDS.items() if name in details)
+    return [*([facts] if facts else []), *(f"before that: {error['message']}" for error in earlier)]
+
+
+def _between(info: ExecutionInfo, moment: str) -> bool:
+    """Says whether a moment is within a job's run; the service writes all its times in one form."""
     return bool(moment) and info.get("startTime", moment) < moment <= info.get("endTime", moment)
 
 
-def _plain(state: str, nodes: int, exit_code: int | None) -> dict[str, Any]:
-    sentences = {**_PLAIN, "running": f"It runs on {nodes} node{'s' if nodes != 1 else ''}."}
+def _plain(state: str, nodes: int, exit_code: int | None) -> JobVerdict:
+    sentences = {**_SENTENCES, JobState.RUNNING: f"It is running on {nodes} node{'s' if nodes != 1 else ''}."}
     why = sentences.get(state, f"It failed with exit code {exit_code}, and no reason is known.")
-    then = "" if state in sentences else "Read its log files."
+    then = "" if state in sentences else _next(Cause.UNKNOWN)
     return {"cause": state, "why": why, "evidence": [], "tail": "", "next": then}
 
 
 def _story(tail: str) -> str:
-    """Returns the last traceback in some lines, all of them where there is none."""
+    """Returns the last traceback of some lines, or all lines when they hold none."""
     before, mark, after = tail.rpartition("Traceback (most recent call last)")
     return mark + after if not before or before.endswith("\n") else tail
 
 
-def _details(error: Mapping[str, Any]) -> dict[str, str]:
+def _details(error: ErrorDocument) -> dict[str, str]:
     return {entry["name"]: str(entry["value"]) for entry in error.get("details") or ()}

@@ -1,1 +1,1 @@
-"""The only state of the service."""
+"""The state of the service."""

@@ -1,7 +1,7 @@
 """The service's only mutable state: one SQLite file, resources by id.
 
 A resource has two documents: ``document`` is what its GET shows, ``private`` what it never shows (keys, secrets, the
-engine's handle, queue numbers). Ids compare without regard to case and keep the case they were made with.
+engine's handle, queue numbers). Ids are compared without regard to case and keep the case of their creation.
 """
 
 from __future__ import annotations
@@ -10,15 +10,20 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from attrs import frozen
 
+from batchhvd.wire.facts.states import ENDED, JobState, ProvisioningState
+
 Document = dict[str, Any]
 _list = list  # the class below has a method of this name
+_ACTIVE = tuple(state.value for state in JobState if state not in ENDED)
+# Batch AI and Resource Manager write the same state in two ways.
+_DELETING = (ProvisioningState.DELETING.value, ProvisioningState.DELETING.value.capitalize())
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS resource (
@@ -40,9 +45,9 @@ class Record:
         id: the resource's id, in the case it was made with.
         type: such as ``"workspaces"``, ``"jobs"``, ``"groups"``, ``"storageAccounts"``, ``"operations"``.
         parent: the lower-cased id of the resource it lives in, "" for the top.
-        document: what GET shows.
-        private: what nothing shows.
-        number: grows with each resource made; the order of creation, and so of the queue.
+        document: what a GET shows.
+        private: what no answer shows.
+        number: grows with each resource; the order of creation, and so of the queue.
     """
 
     id: str
@@ -51,6 +56,24 @@ class Record:
     document: Document
     private: Document
     number: int
+
+
+V = TypeVar("V", bound="Value")
+
+
+class Value(Protocol):
+    """A typed value of a record."""
+
+    @property
+    def id(self) -> str:
+        """The resource's id."""
+
+    @classmethod
+    def of(cls: type[V], record: Record) -> V:
+        """Returns the value that a record holds."""
+
+    def to_record(self) -> Record:
+        """Returns the record that holds the value."""
 
 
 class Store:
@@ -71,7 +94,7 @@ class Store:
         return _record(row) if row else None
 
     def list(self, type: str, parent: str | None = None, *, after: int = 0, most: int = -1) -> _list[Record]:
-        """Returns the resources of a type in the order they were made.
+        """Returns the resources of a type in the order of creation.
 
         Args:
             type: the type.
@@ -96,7 +119,7 @@ class Store:
         return int(self._connection().execute("SELECT count(*) FROM resource WHERE type = ?", (type,)).fetchone()[0])
 
     def under(self, id: str) -> _list[Record]:
-        """Returns everything that lives below a resource, at any depth, in the order it was made."""
+        """Returns everything below a resource, at any depth, in the order of creation."""
         prefix = id.lower() + "/"
         rows = self._connection().execute(
             f"{_SELECT} WHERE key >= ? AND key < ? ORDER BY number", (prefix, id.lower() + "0")
@@ -104,21 +127,19 @@ class Store:
         return [_record(row) for row in rows]
 
     def active(self) -> _list[Record]:
-        """Returns the jobs that have not ended, in the order they were made; those that have cost nothing."""
-        where = "type = 'jobs' AND json_extract(document, '$.properties.executionState') IN (?, ?, ?)"
-        rows = self._connection().execute(
-            f"{_SELECT} WHERE {where} ORDER BY number", ("queued", "running", "terminating")
-        )
+        """Returns the jobs that have not ended, in the order of creation; ended ones cost no time."""
+        where = f"type = 'jobs' AND json_extract(document, '$.properties.executionState') IN ({_marks(_ACTIVE)})"
+        rows = self._connection().execute(f"{_SELECT} WHERE {where} ORDER BY number", _ACTIVE)
         return [_record(row) for row in rows]
 
     def doomed(self) -> _list[Record]:
-        """Returns everything that is being deleted, in the order it was made."""
-        where = "json_extract(document, '$.properties.provisioningState') IN (?, ?)"
-        rows = self._connection().execute(f"{_SELECT} WHERE {where} ORDER BY number", ("deleting", "Deleting"))
+        """Returns everything that is being deleted, in the order of creation."""
+        where = f"json_extract(document, '$.properties.provisioningState') IN ({_marks(_DELETING)})"
+        rows = self._connection().execute(f"{_SELECT} WHERE {where} ORDER BY number", _DELETING)
         return [_record(row) for row in rows]
 
     def put(self, id: str, type: str, parent: str, document: Document, private: Document | None = None) -> Record:
-        """Makes a resource, or replaces the documents of the one that is there, and returns it."""
+        """Creates a resource, or replaces the documents of an existing one, and returns it."""
         with self.transaction() as connection:
             number = connection.execute("SELECT number FROM resource WHERE key = ?", (id.lower(),)).fetchone()
             record = Record(
@@ -136,21 +157,36 @@ class Store:
         return record
 
     def update(self, id: str, change: Callable[[Document, Document], None]) -> Record | None:
-        """Lets ``change(document, private)`` alter a resource in place, in one transaction; None where it is gone."""
+        """Lets ``change(document, private)`` alter a resource in place, in one transaction; None when it is gone."""
         with self.transaction() as connection:
-            row = connection.execute(f"{_SELECT} WHERE key = ?", (id.lower(),)).fetchone()
-            if row is None:
-                return None
-            record = _record(row)
-            change(record.document, record.private)
-            connection.execute(
-                "UPDATE resource SET document = ?, private = ? WHERE key = ?",
-                (json.dumps(record.document), json.dumps(record.private), id.lower()),
-            )
+            record = self.get(id)
+            if record is not None:
+                change(record.document, record.private)
+                _write(connection, record)
         return record
 
+    def revise(self, seen: V, change: Callable[[V], V]) -> V | None:
+        """Changes a resource from the value that is stored now, calling ``change`` once, in one transaction.
+
+        Args:
+            seen: the value as it was read some time ago; it says which resource and which type.
+            change: returns the next value; when that equals the present one, nothing is written.
+
+        Returns:
+            The value as it is now, or None when the resource is gone.
+        """
+        with self.transaction() as connection:
+            record = self.get(seen.id)
+            if record is None:
+                return None
+            before = seen.of(record)
+            after = change(before)
+            if after != before:
+                _write(connection, after.to_record())
+        return after
+
     def delete(self, id: str) -> bool:
-        """Removes one resource and says whether it was there; what lives below it stays."""
+        """Removes one resource and says whether it was there; what is below it stays."""
         with self.transaction() as connection:
             return connection.execute("DELETE FROM resource WHERE key = ?", (id.lower(),)).rowcount > 0
 
@@ -161,7 +197,7 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Holds the write lock: all that happens inside is seen at once or not at all. May be nested."""
+        """Holds the write lock: everything inside becomes visible at once or not at all. May be nested."""
         connection = self._connection()
         if connection.in_transaction:
             yield connection
@@ -198,6 +234,28 @@ class Store:
             (name,),
         ).fetchone()
         return int(row[0])
+
+
+def _marks(values: Sequence[str]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def merged(base: Mapping[str, Any], values: Mapping[str, object]) -> Document:
+    """Returns a document with values put in: None removes an entry, and an empty value adds no new entry."""
+    result = dict(base)
+    for name, value in values.items():
+        if value is None:
+            result.pop(name, None)
+        elif name in result or value not in ("", [], {}):
+            result[name] = value
+    return result
+
+
+def _write(connection: sqlite3.Connection, record: Record) -> None:
+    connection.execute(
+        "UPDATE resource SET document = ?, private = ? WHERE key = ?",
+        (json.dumps(record.document), json.dumps(record.private), record.id.lower()),
+    )
 
 
 _SELECT = "SELECT id, type, parent, document, private, number FROM resource"

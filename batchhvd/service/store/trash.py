@@ -1,4 +1,4 @@
-"""Takes directories away: at once out of sight, then off the disk, however long that takes."""
+"""Removes directories: their names are free at once, the disk space as soon as possible."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 
 def discard(root: Path, folder: Path) -> None:
-    """Moves a directory out of the way and removes it in the background; nothing happens where there is none.
+    """Moves a directory out of the way and removes it in the background; nothing happens when there is none.
 
-    What a killed service leaves behind ``empty`` removes at the next start.
+    ``empty`` removes what a killed service left behind.
     """
     place = root / "trash"
     place.mkdir(exist_ok=True)

@@ -9,14 +9,14 @@ The names are Horovod's, so a script for ``horovod.keras`` or ``horovod.tensorfl
     model.compile(optimizer=optimizer, loss="sparse_categorical_crossentropy")
     model.fit(x, y, callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
 
-With one rank no Horovod is needed. With several, a missing or unfit one is `HorovodMissingError` or
-`HorovodBrokenError`, whose message has the command that mends it.
+With one rank Horovod is not needed. With several, a missing or unusable Horovod raises `HorovodMissingError` or
+`HorovodBrokenError`, whose message contains the command that fixes it.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
 from batchhvd.trainer.hvd import world
 from batchhvd.trainer.hvd.binding import Compression, Op
@@ -31,16 +31,20 @@ from batchhvd.trainer.hvd.collective import (
 )
 from batchhvd.trainer.hvd.world import init, is_initialized, shutdown
 
+if TYPE_CHECKING:
+    from batchhvd.trainer.hvd import callbacks
+    from batchhvd.trainer.hvd.optimizer import DistributedOptimizer, load_model
+
 Average = Op.AVERAGE
 Sum = Op.SUM
 Min = Op.MIN
 Max = Op.MAX
 Product = Op.PRODUCT
 
-#: What needs Keras, and is loaded when it is first used.
+#: Names that need Keras, and are loaded on first use.
 _LATER = {
     "DistributedOptimizer": "batchhvd.trainer.hvd.optimizer",
-    "callbacks": "batchhvd.trainer.callbacks",
+    "callbacks": "batchhvd.trainer.hvd.callbacks",
     "load_model": "batchhvd.trainer.hvd.optimizer",
 }
 
@@ -76,7 +80,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(_LATER[name])
@@ -84,7 +88,7 @@ def __getattr__(name: str) -> Any:
 
 
 def rank() -> int:
-    """Returns this process's number among all ranks, from 0."""
+    """Returns the number of this process among all ranks, from 0."""
     return world.world().rank
 
 
@@ -94,7 +98,7 @@ def size() -> int:
 
 
 def local_rank() -> int:
-    """Returns this process's number among the ranks of its node, from 0."""
+    """Returns the number of this process among the ranks of its node, from 0."""
     return world.world().local_rank
 
 
@@ -104,7 +108,7 @@ def local_size() -> int:
 
 
 def cross_rank() -> int:
-    """Returns this process's number among the ranks with the same local rank, which is its node's number."""
+    """Returns the number of this process among the ranks with the same local rank, which is the number of its node."""
     return world.world().cross_rank
 
 
@@ -114,17 +118,17 @@ def cross_size() -> int:
 
 
 def gloo_built() -> bool:
-    """Tells whether Horovod is in use and was built for gloo."""
+    """Returns whether Horovod is in use and was built for gloo."""
     return _built("gloo_built")
 
 
 def mpi_built() -> bool:
-    """Tells whether Horovod is in use and was built for MPI."""
+    """Returns whether Horovod is in use and was built for MPI."""
     return _built("mpi_built")
 
 
 def nccl_built() -> bool:
-    """Tells whether Horovod is in use and was built for NCCL."""
+    """Returns whether Horovod is in use and was built for NCCL."""
     return _built("nccl_built")
 
 

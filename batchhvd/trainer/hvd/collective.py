@@ -1,14 +1,14 @@
-"""Values that all ranks share: sums, averages, everybody's, rank 0's.
+"""Collective operations: sums, averages, the values of all ranks, the value of one rank.
 
-Each of these must be called by all ranks, in the same order. Tensors of the Keras backend give tensors; numbers,
-lists and numpy arrays give numpy arrays.
+All ranks must call these functions in the same order. Given tensors of the Keras backend they return tensors; given
+numbers, lists and numpy arrays they return numpy arrays.
 """
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -16,34 +16,42 @@ from batchhvd.errors import SpecError
 from batchhvd.trainer.hvd.binding import Binding, Compression, Compressor, Op
 from batchhvd.trainer.hvd.world import world
 
+if TYPE_CHECKING:
+    import keras
+    from numpy.typing import ArrayLike
+
+    from batchhvd.trainer.hvd.binding import Tensor
+
+_T = TypeVar("_T")
+
 
 def allreduce(
-    value: Any,
+    value: ArrayLike | Tensor | keras.Variable,
     name: str | None = None,
     average: bool | None = None,
     op: Op | None = None,
     compression: Compressor = Compression.none,
-) -> Any:
-    """Returns the reduction of all ranks' values, on every rank.
+) -> np.ndarray | Tensor:
+    """Returns the combined value of all ranks, on every rank.
 
     Args:
-        value: the same shape and type on all ranks. Averages of whole numbers are float64.
-        name: only needed for values that are reduced at the same time.
-        average: Horovod's older way of saying ``op``.
+        value: the same shape and type on all ranks. Averages of integers are float64.
+        name: only needed if several values are reduced at the same time.
+        average: Horovod's older form of ``op``.
         op: `Average` (the default), `Sum`, `Min`, `Max` or `Product`.
-        compression: how it travels.
+        compression: how the value is sent.
     """
     return grouped_allreduce([value], name, average, op, compression)[0]
 
 
 def grouped_allreduce(
-    values: Sequence[Any],
+    values: Sequence[ArrayLike | Tensor | keras.Variable],
     name: str | None = None,
     average: bool | None = None,
     op: Op | None = None,
     compression: Compressor = Compression.none,
-) -> list[Any]:
-    """Returns the reductions of several values, in one go. See `allreduce`."""
+) -> list[np.ndarray | Tensor]:
+    """Returns the combined values of all ranks for several values, in one operation; see `allreduce`."""
     how = _op(average, op)
     binding = world().binding
     if binding is None:
@@ -60,29 +68,29 @@ def grouped_allreduce(
 
 def _op(average: bool | None, op: Op | None) -> Op:
     if average is not None and op is not None:
-        raise SpecError("average and op say the same thing", remedy="leave average out")
+        raise SpecError("average and op cannot both be given", remedy="leave average out")
     if op is None:
         return Op.SUM if average is False else Op.AVERAGE
     return op
 
 
-def _averageable(array: Any, op: Op) -> Any:
+def _averageable(array: np.ndarray, op: Op) -> np.ndarray:
     whole = array.dtype.kind in "iub"
     return array.astype(np.float64) if whole and op is Op.AVERAGE else array
 
 
-def _value(value: Any) -> Any:
-    """Takes the backend's tensor out of a Keras variable."""
+def _value(value: ArrayLike | Tensor | keras.Variable) -> ArrayLike | Tensor:
+    """Returns the backend's tensor of a Keras variable, and other values unchanged."""
     return value.value if hasattr(value, "value") and hasattr(value, "assign") and not callable(value.value) else value
 
 
-def _is_tensor(value: Any) -> bool:
-    """Tells tensors and variables from numbers and arrays without knowing a backend."""
+def _is_tensor(value: object) -> bool:
+    """Returns whether a value is a tensor or variable of any backend, not a number or array."""
     return hasattr(value, "dtype") and not isinstance(value, (np.ndarray, np.generic))
 
 
-def allgather(value: Any, name: str | None = None) -> Any:
-    """Returns the values of all ranks joined along their first dimension, which alone may differ."""
+def allgather(value: ArrayLike | Tensor | keras.Variable, name: str | None = None) -> np.ndarray | Tensor:
+    """Returns the values of all ranks joined along the first dimension, the only one that may differ."""
     binding = world().binding
     if binding is None:
         return value if _is_tensor(value) else np.atleast_1d(np.asarray(value))
@@ -93,13 +101,15 @@ def allgather(value: Any, name: str | None = None) -> Any:
     return binding.array(binding.gather(binding.tensor(np.atleast_1d(np.asarray(value))), name))
 
 
-def broadcast(value: Any, root_rank: int = 0, name: str | None = None) -> Any:
+def broadcast(
+    value: ArrayLike | Tensor | keras.Variable, root_rank: int = 0, name: str | None = None
+) -> np.ndarray | Tensor:
     """Returns the value of one rank on all ranks.
 
     Args:
         value: the same shape and type on all ranks.
-        root_rank: whose value it is.
-        name: only needed for values that are sent at the same time.
+        root_rank: the rank whose value is returned.
+        name: only needed if several values are sent at the same time.
     """
     binding = world().binding
     if binding is None:
@@ -111,25 +121,28 @@ def broadcast(value: Any, root_rank: int = 0, name: str | None = None) -> Any:
     return _broadcast_array(binding, np.asarray(value), root_rank, name)
 
 
-def _broadcast_array(binding: Binding, array: Any, root: int, name: str) -> Any:
-    return binding.array(binding.broadcast(binding.tensor(array), root, name)).reshape(array.shape)
+def _broadcast_array(binding: Binding, array: np.ndarray, root: int, name: str) -> np.ndarray:
+    received: np.ndarray = binding.array(binding.broadcast(binding.tensor(array), root, name))
+    shaped: np.ndarray = received.reshape(array.shape)
+    return shaped
 
 
-def broadcast_object(obj: Any, root_rank: int = 0, name: str | None = None) -> Any:
+def broadcast_object(obj: _T, root_rank: int = 0, name: str | None = None) -> _T:
     """Returns one rank's object on all ranks; it must be picklable."""
     place = world()
     if place.binding is None:
         return obj
     name = f"batchhvd.{name or 'broadcast_object'}"
     mine = place.rank == root_rank
-    data: Any = np.frombuffer(pickle.dumps(obj), np.uint8) if mine else np.zeros(0, np.uint8)
+    data = np.frombuffer(pickle.dumps(obj), np.uint8) if mine else np.zeros(0, np.uint8)
     length = _broadcast_array(place.binding, np.array([len(data)], np.int64), root_rank, f"{name}.length")
     buffer = data.copy() if mine else np.zeros(int(length[0]), np.uint8)
     received = _broadcast_array(place.binding, buffer, root_rank, f"{name}.data")
-    return obj if mine else pickle.loads(received.tobytes())
+    theirs: _T = obj if mine else pickle.loads(received.tobytes())
+    return theirs
 
 
-def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
+def allgather_object(obj: _T, name: str | None = None) -> list[_T]:
     """Returns the objects of all ranks, in the order of ranks; they must be picklable."""
     binding = world().binding
     if binding is None:
@@ -142,5 +155,5 @@ def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
 
 
 def barrier() -> None:
-    """Waits until all ranks have come here."""
+    """Waits until all ranks have called it."""
     allreduce(np.zeros(1, np.float32), "barrier", op=Op.SUM)

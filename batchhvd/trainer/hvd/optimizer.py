@@ -1,153 +1,27 @@
 """The optimizer that averages gradients over all ranks, for Keras 3.
 
-Keras hands all gradients to one documented method, `keras.optimizers.Optimizer.apply`. The distributed optimizer is
-the user's own object whose class got one more layer on top: its `apply` reduces first, and everything that Keras
-does afterwards (unscaling, clipping, weight decay, the update itself) sees gradients that are alike on all ranks.
+The distributed optimizer is the user's own object with one more layer on top of its class; see `reduction`.
 """
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import TypeVar
 
 import keras
-from attrs import frozen
 
 from batchhvd.errors import SpecError
 from batchhvd.trainer.hvd.binding import Compression, Compressor, Op
+from batchhvd.trainer.hvd.reduction import Distributed, DistributedLossScale, Reduction, settle_name
 from batchhvd.trainer.hvd.world import world
 
-# Reductions are found by name on all ranks. The names count the distributed optimizers of this process, because
-# Keras's own names differ between ranks as soon as one of them makes an extra object.
-_serials = itertools.count()
-
-
-@frozen
-class Reduction:
-    """How gradients of all ranks become one.
-
-    Attributes:
-        op: `Average` or `Sum`.
-        compression: how they travel.
-        sparse_as_dense: sparse gradients are sent as dense ones.
-        passes: local steps between two reductions that are added up and not averaged, as in Horovod; 1 elsewhere.
-    """
-
-    op: Op = Op.AVERAGE
-    compression: Compressor = Compression.none
-    sparse_as_dense: bool = False
-    passes: int = 1
-
-    def reduce(self, gradients: Sequence[Any], name: str) -> list[Any]:
-        """Returns the gradients of all ranks as one; with one rank, or without gradients, what was given."""
-        gradients = [_dense(gradient) if self.sparse_as_dense else gradient for gradient in gradients]
-        binding = world().binding
-        if binding is not None and gradients:
-            gradients = binding.reduce(gradients, name, self.op, self.compression)
-        if self.passes > 1:
-            gradients = [_dense(gradient) * self.passes for gradient in gradients]
-        return gradients
-
-
-class Distributed:
-    """The layer on top of an optimizer's class: reduces, then lets Keras apply."""
-
-    reduction = Reduction()
-    reduction_name = ""
-
-    def build(self, variables: Any) -> None:
-        """Creates the optimizer's variables and settles the name of its reductions."""
-        super().build(variables)  # type: ignore[misc]  # the class below in the order of resolution is Keras's
-        _name(self)
-
-    def apply(self, grads: Sequence[Any], trainable_variables: Any = None) -> None:
-        """Updates the variables with the gradients of all ranks.
-
-        Args:
-            grads: this rank's gradients; None for variables without one, which must be the same on all ranks.
-            trainable_variables: the variables that they belong to; None once the optimizer is built.
-        """
-        keras_optimizer: Any = super()
-        optimizer: Any = self
-        grads = list(grads)
-        if not optimizer.built and trainable_variables is not None:
-            optimizer.build(list(trainable_variables))
-        if optimizer.gradient_accumulation_steps:
-            grads = _reduce_at_boundary(optimizer, grads, trainable_variables)
-        else:
-            grads = _reduce_present(optimizer, grads)
-        keras_optimizer.apply(grads, trainable_variables)
-
-
-class DistributedLossScale:
-    """The layer on top of Keras's loss scaling: a step is skipped on all ranks or on none."""
-
-    reduction_name = ""
-
-    def build(self, variables: Any) -> None:
-        """Creates the optimizer's variables and settles the name of its agreement."""
-        super().build(variables)  # type: ignore[misc]  # the class below in the order of resolution is Keras's
-        _name(self)
-
-    def check_finite(self, grads: Sequence[Any]) -> Any:
-        """Tells whether the gradients of all ranks are finite."""
-        keras_optimizer: Any = super()
-        finite = keras.ops.cast(keras_optimizer.check_finite(grads), "float32")
-        binding = world().binding
-        if binding is not None:
-            finite = binding.reduce([finite], f"{self.reduction_name}.finite", Op.MIN, Compression.none)[0]
-        return keras.ops.greater(finite, 0.5)
-
-
-def _name(optimizer: Any) -> None:
-    if not optimizer.reduction_name:
-        optimizer.reduction_name = f"batchhvd.optimizer{next(_serials)}"
-
-
-def _dense(gradient: Any) -> Any:
-    return keras.ops.convert_to_tensor(gradient, sparse=False)
-
-
-def _reduce_present(optimizer: Any, grads: Sequence[Any]) -> list[Any]:
-    """Reduces those gradients that are there."""
-    places = [place for place, gradient in enumerate(grads) if gradient is not None]
-    reduced: list[Any] = list(grads)
-    found = optimizer.reduction.reduce([grads[place] for place in places], optimizer.reduction_name)
-    for place, gradient in zip(places, found, strict=True):
-        reduced[place] = gradient
-    return reduced
-
-
-def _reduce_at_boundary(optimizer: Any, grads: Sequence[Any], variables: Any) -> list[Any]:
-    """Lets Keras collect gradients on each rank, and reduces once they are complete.
-
-    At the last step of a round the reduced sum takes the place of what Keras collected, and zeros that of the last
-    gradients: Keras then adds nothing, divides by the number of steps and clips what is alike on all ranks.
-    """
-    variables = optimizer._trainable_variables if variables is None else list(variables)
-    places = [place for place, gradient in enumerate(grads) if gradient is not None]
-    local = [_dense(grads[place]) for place in places]
-    sums = [optimizer._accumulated_gradients[optimizer._get_variable_index(variables[place])] for place in places]
-
-    def complete() -> list[Any]:
-        totals = [keras.ops.add(total, gradient) for total, gradient in zip(sums, local, strict=True)]
-        for total, found in zip(sums, optimizer.reduction.reduce(totals, optimizer.reduction_name), strict=True):
-            total.assign(found)
-        return [keras.ops.zeros_like(gradient) for gradient in local]
-
-    steps = optimizer.gradient_accumulation_steps
-    last = keras.ops.equal((optimizer._iterations + 1) % steps, 0)
-    rest = keras.ops.cond(last, complete, lambda: list(local))
-    reduced: list[Any] = list(grads)
-    for place, gradient in zip(places, rest, strict=True):
-        reduced[place] = gradient
-    return reduced
+_Optimizer = TypeVar("_Optimizer", bound="keras.optimizers.Optimizer")
 
 
 def DistributedOptimizer(
-    optimizer: Any,
+    optimizer: _Optimizer,
     name: str | None = None,
     device_dense: str = "",
     device_sparse: str = "",
@@ -158,30 +32,30 @@ def DistributedOptimizer(
     backward_passes_per_step: int = 1,
     average_aggregated_gradients: bool = False,
     num_groups: int = 0,
-    groups: Any = None,
-    process_set: Any = None,
+    groups: object = None,
+    process_set: object = None,
     scale_local_gradients: bool = True,
-) -> Any:
-    """Makes an optimizer average its gradients over all ranks, and returns it: the same object.
+) -> _Optimizer:
+    """Makes an optimizer average its gradients over all ranks, and returns the same object.
 
-    Its state stays as it is, so an optimizer that was loaded with its model goes on where it was. A model that is
-    saved with it names the plain optimizer, and opens where this package is not installed.
+    Its state is kept, so an optimizer that was loaded with its model continues where it was. A model that is saved
+    with it names the plain optimizer, and can be loaded without this package.
 
     Args:
         optimizer: any optimizer of Keras 3, built or not.
-        name: a name of its reductions, the same on all ranks; None counts.
+        name: a name for its reductions, the same on all ranks; None numbers them.
         compression: `Compression.none` or `Compression.fp16`.
         sparse_as_dense: send sparse gradients as dense ones.
         op: `Average` or `Sum`.
-        backward_passes_per_step: reduce every so many steps only; the same as Keras's
+        backward_passes_per_step: how many steps precede each reduction; the same as Keras's
             ``gradient_accumulation_steps``, which may be set on the optimizer instead.
         average_aggregated_gradients: True divides by these steps, as Keras does; False adds, as Horovod does.
         device_dense, device_sparse, num_groups, groups, scale_local_gradients: Horovod's; without effect here, since
-            all gradients travel in one group.
+            all gradients are sent in one group.
         gradient_predivide_factor, process_set: Horovod's; only the defaults are supported.
 
     Raises:
-        SpecError: not an optimizer of Keras 3, or a setting that is not supported.
+        SpecError: It is not an optimizer of Keras 3, or an argument is not supported.
     """
     _check(optimizer, gradient_predivide_factor, process_set, op)
     if broken_wrapper(optimizer):
@@ -203,8 +77,8 @@ _WARNING = (
 )
 
 
-def broken_wrapper(optimizer: Any) -> bool:
-    """Tells whether Horovod's own wrapper sits on a Keras 3 optimizer, where it exchanges nothing."""
+def broken_wrapper(optimizer: object) -> bool:
+    """Returns whether a Keras 3 optimizer has Horovod's own wrapper, which exchanges nothing there."""
     ours = isinstance(optimizer, (Distributed, DistributedLossScale))
     return not ours and any(
         (getattr(member, "__module__", None) or "").startswith("horovod.")
@@ -214,7 +88,7 @@ def broken_wrapper(optimizer: Any) -> bool:
     )
 
 
-def _check(optimizer: Any, predivide: float, process_set: Any, op: Op) -> None:
+def _check(optimizer: object, predivide: float, process_set: object, op: Op) -> None:
     if not isinstance(optimizer, keras.optimizers.Optimizer):
         raise SpecError(
             f"{type(optimizer).__module__}.{type(optimizer).__name__} is not an optimizer of Keras 3",
@@ -228,22 +102,24 @@ def _check(optimizer: Any, predivide: float, process_set: Any, op: Op) -> None:
         raise SpecError(f"gradients cannot be reduced by {op}", remedy="use hvd.Average or hvd.Sum")
 
 
-def _accumulate(optimizer: Any, passes: int, average: bool) -> int:
-    """Sets Keras's own accumulation, and returns what its average must be multiplied by."""
+def _accumulate(optimizer: keras.optimizers.Optimizer, passes: int, average: bool) -> int:
+    """Sets Keras's own accumulation, and returns the factor for its average."""
     if passes == 1:
         return 1
     if optimizer.built or optimizer.gradient_accumulation_steps not in (None, passes):
         raise SpecError(
             f"backward_passes_per_step={passes} comes too late or contradicts gradient_accumulation_steps="
             f"{optimizer.gradient_accumulation_steps}",
-            remedy="set gradient_accumulation_steps when the optimizer is made",
+            remedy="set gradient_accumulation_steps when you create the optimizer",
         )
     optimizer.gradient_accumulation_steps = passes
     return 1 if average else passes
 
 
-def _layer(optimizer: Any, layer: type, name: str | None, settings: Mapping[str, Any]) -> None:
-    """Puts a layer on top of an object's class, and keeps the names by which Keras saves it."""
+def _layer(
+    optimizer: keras.optimizers.Optimizer, layer: type, name: str | None, settings: Mapping[str, object]
+) -> None:
+    """Puts a layer on top of the class of an object, and keeps the names under which Keras saves it."""
     base = type(optimizer)
     label = {"reduction_name": f"batchhvd.{name}"} if name else {}
     place = {"__module__": _module(base), "__doc__": base.__doc__}
@@ -252,29 +128,29 @@ def _layer(optimizer: Any, layer: type, name: str | None, settings: Mapping[str,
     # Not by plain assignment: Keras's and TensorFlow's own __setattr__ would track it as a member.
     object.__setattr__(optimizer, "__class__", made)
     if optimizer.built:
-        _name(optimizer)
+        settle_name(optimizer)
 
 
 def _module(base: type) -> str:
-    """Returns where a saved model shall look for an optimizer: Keras's public module, which all backends have."""
+    """Returns the module that a saved model names for an optimizer: Keras's public one, which all backends have."""
     public = getattr(keras.optimizers, base.__name__, None)
     return "keras.optimizers" if public in base.__mro__ else base.__module__
 
 
 def _register(made: type, base: type) -> None:
-    """Lets a class be saved under the name that the user has registered for the one below."""
+    """Registers a class under the name that the user has registered for its base class."""
     package, _, name = keras.saving.get_registered_name(base).rpartition(">")
     if package:
         keras.saving.register_keras_serializable(package, name)(made)
         keras.saving.get_custom_objects()[f"{package}>{name}"] = base
 
 
-def prepare(model: Any) -> None:
-    """Makes a compiled model's step fit for several ranks; to be called before its step is first compiled.
+def prepare(model: keras.Model) -> None:
+    """Prepares the step of a compiled model for several ranks; call it before the step is first compiled.
 
-    Keras puts its own loss scaling on top of a distributed optimizer in mixed float16: it gets its layer too. On
-    TensorFlow the step is not compiled by XLA, which has no operation of Horovod. What does not synchronise is
-    warned of.
+    In mixed float16 Keras puts its own loss scaling on top of a distributed optimizer; it gets a layer too. On
+    TensorFlow the step is not compiled by XLA, which has no operation of Horovod. A warning says if the optimizer does
+    not synchronize.
     """
     optimizer = model.optimizer
     scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
@@ -292,24 +168,24 @@ def prepare(model: Any) -> None:
         )
 
 
-def is_distributed(optimizer: Any) -> bool:
-    """Tells whether an optimizer reduces its gradients over all ranks."""
+def is_distributed(optimizer: object) -> bool:
+    """Returns whether an optimizer reduces its gradients over all ranks."""
     return isinstance(getattr(optimizer, "inner_optimizer", optimizer), Distributed)
 
 
 def load_model(
-    filepath: Any,
+    filepath: str | Path,
     custom_optimizers: Sequence[type] | None = None,
-    custom_objects: Mapping[str, Any] | None = None,
+    custom_objects: Mapping[str, object] | None = None,
     compression: Compressor = Compression.none,
-) -> Any:
-    """Loads a Keras model and makes its optimizer distributed, state included.
+) -> keras.Model:
+    """Loads a Keras model and makes its optimizer distributed, including its state.
 
     Args:
         filepath: a file that ``model.save`` wrote.
         custom_optimizers: classes of optimizers that are not Keras's own.
         custom_objects: other classes and functions by name.
-        compression: how gradients travel.
+        compression: how gradients are sent.
     """
     known = {**{kind.__name__: kind for kind in custom_optimizers or ()}, **(custom_objects or {})}
     model = keras.models.load_model(filepath, custom_objects=known or None)

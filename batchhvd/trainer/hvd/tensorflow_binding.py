@@ -3,36 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
 from batchhvd.trainer.hvd.binding import Compressor, Op
 
+if TYPE_CHECKING:
+    import numpy as np
 
-class Collectives:
+    from batchhvd.trainer.hvd.binding import Tensor
+
+
+class TensorFlowBinding:
     """Implements `binding.Binding` with ``horovod.tensorflow``."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: ModuleType) -> None:
         self.module = module
 
-    def owns(self, value: Any) -> bool:
-        """Tells whether a value is a tensor or a variable of TensorFlow."""
+    def owns(self, value: object) -> bool:
+        """Returns whether a value is a tensor or a variable of TensorFlow."""
         return bool(tf.is_tensor(value)) or isinstance(value, tf.Variable)
 
-    def tensor(self, array: Any) -> Any:
-        """Turns a numpy array into a tensor."""
+    def tensor(self, array: np.ndarray) -> tf.Tensor:
+        """Converts a numpy array to a tensor."""
         return tf.convert_to_tensor(array)
 
-    def array(self, tensor: Any) -> Any:
-        """Turns a tensor into a numpy array."""
-        return tensor.numpy()
+    def array(self, tensor: tf.Tensor) -> np.ndarray:
+        """Converts a tensor to a numpy array."""
+        array: np.ndarray = tensor.numpy()
+        return array
 
-    def reduce(self, tensors: Sequence[Any], name: str, op: Op, compression: Compressor) -> list[Any]:
-        """Reduces tensors over all ranks: dense ones of one type in one group, sparse ones each by itself."""
+    def reduce(self, tensors: Sequence[Tensor], name: str, op: Op, compression: Compressor) -> list[Tensor]:
+        """Reduces tensors over all ranks: dense ones of one type as a group, sparse ones one by one."""
         name = _unique(name)
-        reduced: list[Any] = [None] * len(tensors)
-        groups: dict[Any, list[int]] = {}
+        reduced: list[Tensor] = [None] * len(tensors)
+        groups: dict[tf.DType, list[int]] = {}
         for place, tensor in enumerate(tensors):
             if isinstance(tensor, tf.IndexedSlices):
                 reduced[place] = self._reduce_sparse(tensor, f"{name}.{place}", op)
@@ -45,7 +52,7 @@ class Collectives:
                 reduced[place] = tensor
         return reduced
 
-    def _reduce_group(self, tensors: list[Any], name: str, op: Op, compression: Compressor) -> list[Any]:
+    def _reduce_group(self, tensors: list[tf.Tensor], name: str, op: Op, compression: Compressor) -> list[tf.Tensor]:
         dtype = tensors[0].dtype
         if not (compression.half and dtype in (tf.float32, tf.float64)):
             return self._grouped(tensors, name, op)
@@ -54,33 +61,33 @@ class Collectives:
         total = self._grouped(small, name, Op.SUM if op is Op.AVERAGE else op)
         return [tf.cast(tensor, dtype) for tensor in total]
 
-    def _grouped(self, tensors: list[Any], name: str, op: Op) -> list[Any]:
+    def _grouped(self, tensors: list[tf.Tensor], name: str, op: Op) -> list[tf.Tensor]:
         how = getattr(self.module, op.value)
         found = self.module.grouped_allreduce(tensors, op=how, name=name, ignore_name_scope=True)
-        # An operation of a library that TensorFlow does not know forgets the shapes.
+        # The operation comes from a library that TensorFlow does not know, so the shapes are lost.
         return [tf.ensure_shape(new, old.shape) for new, old in zip(found, tensors, strict=True)]
 
-    def _reduce_sparse(self, slices: Any, name: str, op: Op) -> Any:
-        """Joins the rows of all ranks; rows that occur several times add up when they are applied."""
+    def _reduce_sparse(self, slices: tf.IndexedSlices, name: str, op: Op) -> tf.IndexedSlices:
+        """Joins the rows of all ranks; rows that occur several times are added up when they are applied."""
         values = self.gather(slices.values, f"{name}.values")
         indices = self.gather(slices.indices, f"{name}.indices")
         if op is Op.AVERAGE:
             values = values / tf.cast(self.module.size(), values.dtype)
         return tf.IndexedSlices(values, indices, dense_shape=slices.dense_shape)
 
-    def gather(self, tensor: Any, name: str) -> Any:
+    def gather(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
         """Joins tensors of all ranks along the first dimension."""
         tensor = tf.convert_to_tensor(tensor)
         found = self.module.allgather(tensor, name=name, ignore_name_scope=True)
         return tf.ensure_shape(found, [None, *tensor.shape[1:]])
 
-    def broadcast(self, tensor: Any, root: int, name: str) -> Any:
+    def broadcast(self, tensor: tf.Tensor, root: int, name: str) -> tf.Tensor:
         """Returns the tensor of one rank on all ranks."""
         return self.module.broadcast(tf.convert_to_tensor(tensor), root, name=name, ignore_name_scope=True)
 
 
 def _unique(name: str) -> str:
-    """Keeps two reductions of one graph apart: TensorFlow may run them at the same time."""
+    """Returns a unique name within a graph, because TensorFlow may run two reductions at the same time."""
     if tf.executing_eagerly():
         return name
     unique: Callable[[str], str] = tf.compat.v1.get_default_graph().unique_name

@@ -1,66 +1,71 @@
 """Horovod on PyTorch, in eager code and under ``torch.compile``.
 
 The reduction of gradients is a custom operator: the compiler sees one opaque call with known shapes, keeps it in
-its graph and runs it at every step, instead of tracing into Horovod and remembering what it found there.
+its graph and runs it at every step, instead of tracing into Horovod and keeping the values that it saw there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import torch
 
 from batchhvd.trainer.hvd.binding import Compressor, Op
 
+if TYPE_CHECKING:
+    import numpy as np
+
 _SCHEMA = "(Tensor[] tensors, str name, str op, bool half) -> Tensor[]"
 
 
-class Collectives:
+class TorchBinding:
     """Implements `binding.Binding` with ``horovod.torch``."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: ModuleType) -> None:
         self.module = module
 
-    def owns(self, value: Any) -> bool:
-        """Tells whether a value is a tensor of PyTorch."""
+    def owns(self, value: object) -> bool:
+        """Returns whether a value is a tensor of PyTorch."""
         return isinstance(value, torch.Tensor)
 
-    def tensor(self, array: Any) -> Any:
-        """Turns a numpy array into a tensor on the CPU."""
+    def tensor(self, array: np.ndarray) -> torch.Tensor:
+        """Converts a numpy array to a tensor on the CPU."""
         return torch.as_tensor(array)
 
-    def array(self, tensor: Any) -> Any:
-        """Turns a tensor into a numpy array."""
-        return tensor.detach().cpu().numpy()
+    def array(self, tensor: torch.Tensor) -> np.ndarray:
+        """Converts a tensor to a numpy array."""
+        array: np.ndarray = tensor.detach().cpu().numpy()
+        return array
 
-    def reduce(self, tensors: Sequence[Any], name: str, op: Op, compression: Compressor) -> list[Any]:
-        """Reduces tensors over all ranks, those of one type in one group; sparse ones become dense."""
+    def reduce(self, tensors: Sequence[torch.Tensor], name: str, op: Op, compression: Compressor) -> list[torch.Tensor]:
+        """Reduces tensors over all ranks, those of one type as a group; sparse ones become dense."""
         dense = [tensor.to_dense() if tensor.is_sparse else tensor for tensor in tensors]
-        found: list[Any] = torch.ops.batchhvd.allreduce(dense, name, op.value, compression.half)
+        found: list[torch.Tensor] = torch.ops.batchhvd.allreduce(dense, name, op.value, compression.half)
         return found
 
-    def gather(self, tensor: Any, name: str) -> Any:
+    def gather(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         """Joins tensors of all ranks along the first dimension."""
         return _carried(tensor, lambda value: self.module.allgather(value, name=name), self.module)
 
-    def broadcast(self, tensor: Any, root: int, name: str) -> Any:
+    def broadcast(self, tensor: torch.Tensor, root: int, name: str) -> torch.Tensor:
         """Returns the tensor of one rank on all ranks."""
         return _carried(tensor, lambda value: self.module.broadcast(value, root, name=name), self.module)
 
 
-def _carried(tensor: Any, call: Any, module: Any) -> Any:
-    """Runs a collective where Horovod can: on the GPU with NCCL, else on the CPU."""
+def _carried(tensor: torch.Tensor, call: Callable[[torch.Tensor], torch.Tensor], module: ModuleType) -> torch.Tensor:
+    """Runs a collective operation on the GPU if Horovod has NCCL, otherwise on the CPU."""
     if tensor.device.type == "cpu" or module.nccl_built():
         return _arrived(call(tensor))
     return call(tensor.cpu()).to(tensor.device)
 
 
-def _arrived(tensor: Any) -> Any:
-    """Makes what follows on this thread's stream wait until Horovod's result is there.
+def _arrived(tensor: torch.Tensor) -> torch.Tensor:
+    """Makes later work on the stream of this thread wait for the result of Horovod.
 
-    With ``HOROVOD_ENABLE_ASYNC_COMPLETION`` Horovod returns before NCCL has finished, and lets a stream wait for it:
-    the default one, since that is the current one of its own thread (horovod/torch/mpi_ops_v2.cc, GetGPUStream).
+    With ``HOROVOD_ENABLE_ASYNC_COMPLETION`` Horovod returns before NCCL has finished, and makes a stream wait for it:
+    the default stream, which is the current stream of its own thread (horovod/torch/mpi_ops_v2.cc, GetGPUStream).
     """
     if tensor.is_cuda:
         torch.cuda.current_stream().wait_stream(torch.cuda.default_stream())
@@ -70,10 +75,10 @@ def _arrived(tensor: Any) -> Any:
 def _allreduce(tensors: list[torch.Tensor], name: str, op: str, half: bool) -> list[torch.Tensor]:
     import horovod.torch as module
 
-    groups: dict[tuple[Any, Any], list[int]] = {}
+    groups: dict[tuple[torch.dtype, torch.device], list[int]] = {}
     for place, tensor in enumerate(tensors):
         groups.setdefault((tensor.dtype, tensor.device), []).append(place)
-    reduced: list[Any] = [None] * len(tensors)
+    reduced: list[torch.Tensor] = [None] * len(tensors)
     for (dtype, _), places in groups.items():
         group = [tensors[place].contiguous() for place in places]
         found = _reduce_group(module, group, f"{name}.{dtype}", op, half)
@@ -82,7 +87,9 @@ def _allreduce(tensors: list[torch.Tensor], name: str, op: str, half: bool) -> l
     return reduced
 
 
-def _reduce_group(module: Any, tensors: list[Any], name: str, op: str, half: bool) -> list[Any]:
+def _reduce_group(
+    module: ModuleType, tensors: list[torch.Tensor], name: str, op: str, half: bool
+) -> list[torch.Tensor]:
     dtype, device = tensors[0].dtype, tensors[0].device
     if half and dtype in (torch.float32, torch.float64):
         share = 1.0 / module.size() if op == Op.AVERAGE.value else 1.0
@@ -97,7 +104,7 @@ def _reduce_group(module: Any, tensors: list[Any], name: str, op: str, half: boo
 
 
 def _shapes(tensors: list[torch.Tensor], name: str, op: str, half: bool) -> list[torch.Tensor]:
-    """Tells the compiler what comes back: new tensors like those that went in."""
+    """Tells the compiler what the operator returns: new tensors with the shapes of its arguments."""
     return [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in tensors]
 
 

@@ -1,7 +1,7 @@
 """Which rank this process is, and the Horovod module that joins it with the others.
 
-Horovod belongs to the process: there is one world in it, or none. That is why this module, and no other, keeps
-state of its own. With one rank Horovod is neither needed nor loaded.
+Horovod is global to the process: it has one world, or none. That is why this module, and only this one, keeps global
+state. With one rank Horovod is neither needed nor loaded.
 """
 
 from __future__ import annotations
@@ -12,16 +12,20 @@ import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from attrs import frozen
 
 from batchhvd.errors import HorovodBrokenError, HorovodMissingError, SpecError
 from batchhvd.trainer.hvd.binding import Binding
 
-#: Variables by which a launcher tells how many ranks there are, in the order of trust.
+#: Variables in which launchers set the number of ranks, in order of precedence.
 _SIZES = ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
-_BINDINGS = {"tensorflow": "tensorflow_binding", "torch": "torch_binding"}
+#: Module and class of each Keras backend; they are loaded only when several ranks need them.
+_BINDINGS = {
+    "tensorflow": ("batchhvd.trainer.hvd.tensorflow_binding", "TensorFlowBinding"),
+    "torch": ("batchhvd.trainer.hvd.torch_binding", "TorchBinding"),
+}
 REMEDY = f"{sys.executable} -m batchhvd.trainer.install"
 
 
@@ -33,7 +37,7 @@ class World:
         rank, size: among all.
         local_rank, local_size: among the ranks of this node.
         cross_rank, cross_size: among the ranks with the same local rank on all nodes.
-        binding: how to talk to the others; None with one rank.
+        binding: the connection to the other ranks; None with one rank.
     """
 
     rank: int = 0
@@ -48,18 +52,18 @@ class World:
 _world: World | None = None
 
 
-def init(comm: Any = None, process_sets: Any = None) -> None:
-    """Joins the ranks of this job; with one rank it only notes that there is no other.
+def init(comm: object = None, process_sets: object = None) -> None:
+    """Joins the ranks of this job; with one rank it only notes that there are no others.
 
-    How many ranks there are is what the launcher says in the environment. May be called again.
+    The launcher sets the number of ranks in the environment. A second call has no effect.
 
     Args:
         comm, process_sets: Horovod's; only None is supported, which means all ranks.
 
     Raises:
-        HorovodMissingError: there are several ranks and no Horovod.
-        HorovodBrokenError: Horovod is there, but not for this Keras backend or this launcher.
-        SpecError: a part of the ranks was asked for.
+        HorovodMissingError: There are several ranks, and Horovod is not installed.
+        HorovodBrokenError: Horovod is installed, but not for this Keras backend or this launcher.
+        SpecError: ``comm`` or ``process_sets`` was given.
     """
     global _world
     if comm is not None or process_sets is not None:
@@ -70,7 +74,7 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
 
 
 def shutdown() -> None:
-    """Leaves the other ranks. Horovod does it by itself when the process ends."""
+    """Disconnects from the other ranks. Horovod does this by itself when the process ends."""
     global _world
     if _world is not None and _world.binding is not None:
         _world.binding.module.shutdown()
@@ -78,12 +82,12 @@ def shutdown() -> None:
 
 
 def is_initialized() -> bool:
-    """Tells whether `init` was called."""
+    """Returns whether `init` was called."""
     return _world is not None
 
 
 def world() -> World:
-    """Returns this process's place.
+    """Returns the place of this process.
 
     Raises:
         SpecError: `init` was not called.
@@ -94,7 +98,7 @@ def world() -> World:
 
 
 def ranks_expected() -> int:
-    """Returns how many ranks the launcher started, 1 where it says nothing."""
+    """Returns how many ranks the launcher started, or 1 if the environment does not say."""
     return next((int(os.environ[name]) for name in _SIZES if os.environ.get(name)), 1)
 
 
@@ -134,6 +138,13 @@ def _load(backend: str) -> Binding:
             found=backend,
             remedy="export KERAS_BACKEND=torch",
         )
+    module = _horovod(backend)
+    where, kind = _BINDINGS[backend]
+    binding: Binding = getattr(importlib.import_module(where), kind)(module)
+    return binding
+
+
+def _horovod(backend: str) -> ModuleType:
     if find_spec("horovod") is None:
         raise HorovodMissingError(
             f"{ranks_expected()} ranks were started, and Horovod is not installed in {sys.prefix}; build and install "
@@ -145,11 +156,9 @@ def _load(backend: str) -> Binding:
         module = importlib.import_module(f"horovod.{backend}")
         if not hasattr(module, "init"):
             raise ImportError(f"horovod.{backend} has no library")
-    except Exception as error:  # whatever the loader of a foreign library raises: each framework has errors of its own
+    except Exception as error:  # loading a foreign library may raise anything
         raise _broken(backend, error) from error
-    part = importlib.import_module(f"batchhvd.trainer.hvd.{_BINDINGS[backend]}")
-    binding: Binding = part.Collectives(module)
-    return binding
+    return module
 
 
 def _broken(backend: str, error: Exception) -> HorovodBrokenError:
@@ -164,7 +173,7 @@ def _broken(backend: str, error: Exception) -> HorovodBrokenError:
 
 
 def _built_for() -> str:
-    """Reads what the build of Horovod noted about itself."""
+    """Returns for which frameworks Horovod says it was built."""
     spec = find_spec("horovod")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         note = Path(folder, "metadata.json")

@@ -52,8 +52,9 @@ class Remedy(NamedTuple):
 
 
 class Code(WireWord):
-    """The codes of a failed job's first error."""
+    """The codes of a job's first error: why it waits, or failed."""
 
+    WAITING = "Waiting"
     MOUNT_FAILED = "MountFailed"
     SCRIPT_NOT_FOUND = "ScriptNotFound"
     PREPARATION_FAILED = "JobPreparationFailed"

@@ -53,6 +53,24 @@ class AllocationState(WireWord):
     RESIZING = "resizing"
 
 
+class NodeState(WireWord):
+    """What a node of a cluster does; ``nodeStateCounts`` counts the nodes in each state."""
+
+    RUNNING = "running"
+    IDLE = "idle"
+    UNUSABLE = "unusable"
+    PREPARING = "preparing"
+    LEAVING = "leaving"
+
+
+class DeallocationOption(WireWord):
+    """What happens to the jobs on nodes that leave a cluster (``nodeDeallocationOption``)."""
+
+    REQUEUE = "requeue"
+    TERMINATE = "terminate"
+    WAIT = "waitforjobcompletion"
+
+
 class JobPriority(WireWord):
     """Which of the waiting jobs are looked at first (``schedulingPriority``)."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 BLOCK = Path(__file__).parents[2] / "data" / "tutorial_block.txt"
-DESIGN = Path(__file__).parents[3].parent / "shared" / "design.md"
+README = Path(__file__).parents[3] / "README.md"
 
 SCRIPT = """
 import os, pathlib, sys
@@ -23,10 +23,11 @@ if rank == "0":
 """
 
 
-def test_the_block_is_the_one_of_the_design() -> None:
-    if not DESIGN.exists():
-        pytest.skip("the design document is not here")
-    assert f"```python\n{BLOCK.read_text()}```" in DESIGN.read_text()
+def test_the_block_has_every_line_of_the_readme_in_its_order() -> None:
+    shown = README.read_text().partition("## The tutorial in Python")[2].partition("```python\n")[2].partition("```")[0]
+    lines = iter(line.partition("  #")[0].rstrip() for line in BLOCK.read_text().splitlines())
+    missing = [line for line in filter(str.strip, shown.splitlines()) if line not in lines]
+    assert shown and not missing
 
 
 def test_the_block_runs_as_it_stands(service: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

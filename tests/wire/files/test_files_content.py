@@ -12,7 +12,7 @@ import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceModifiedError, ResourceNotFoundError
 from azure.storage.fileshare import ContentSettings
 
-from batchhvd.service.files.disk import Staged
+from batchhvd.service.files.disk.disk import Staged
 
 MIB = 1 << 20
 

@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from batchhvd.errors import ServiceError
-from batchhvd.service.files import tree
-from batchhvd.service.files.sas import account_text
-from batchhvd.service.files.shared_key import sign
+from batchhvd.service.files.disk import tree
+from batchhvd.service.files.protocol.sas import account_text
+from batchhvd.service.files.protocol.shared_key import sign
 
 from .conftest import ACCOUNT, KEYS, OTHER
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
 
-CASES = Path(__file__).parents[3].parent / "shared" / "cases" / "storage"
+CASES = Path(__file__).parents[2] / "data" / "storage"
 
 
 def code(error: pytest.ExceptionInfo[HttpResponseError]) -> tuple[int | None, str]:
@@ -203,8 +203,6 @@ def test_a_wrong_page_size_or_marker_is_refused(share):
 
 def test_case_nested_directories(share, folder, tmp_path):
     path = CASES / "nested-directories.json"
-    if not path.is_file():
-        pytest.skip("shared/cases/storage is not beside the checkout")
     case = json.loads(path.read_text())
     for name in case["create"]:
         parts = name.split("/")

@@ -6,14 +6,23 @@ import os
 import stat
 from email.utils import formatdate
 
-from batchhvd.service.files import tree, xml
-from batchhvd.service.files.answer import Answer, document
-from batchhvd.service.files.disk import Disk
-from batchhvd.service.files.listing import PAGE, asked, endpoint, following, mark
-from batchhvd.service.files.properties import attributes, described, etag, metadata, time_in, timestamps, written
-from batchhvd.service.files.refusal import refuse
-from batchhvd.service.files.request import Request
-from batchhvd.service.files.tree import Spot
+from batchhvd.service.files.disk import tree
+from batchhvd.service.files.disk.disk import Disk
+from batchhvd.service.files.disk.tree import Spot
+from batchhvd.service.files.operations.properties import (
+    attributes,
+    described,
+    etag,
+    metadata,
+    time_in,
+    timestamps,
+    written,
+)
+from batchhvd.service.files.protocol import xml
+from batchhvd.service.files.protocol.listing import PAGE, asked, endpoint, following, mark
+from batchhvd.service.files.protocol.refusal import refuse
+from batchhvd.service.files.protocol.request import Request
+from batchhvd.service.files.protocol.response import Answer, document
 
 
 def create(disk: Disk, request: Request) -> Answer:

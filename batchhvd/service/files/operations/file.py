@@ -7,10 +7,11 @@ import hashlib
 import os
 import stat
 
-from batchhvd.service.files import tree
-from batchhvd.service.files.answer import Answer, Stretch, refusal
-from batchhvd.service.files.disk import Disk, Staged
-from batchhvd.service.files.properties import (
+from batchhvd.service.files.disk import tree
+from batchhvd.service.files.disk.disk import Disk, Staged
+from batchhvd.service.files.disk.sidecar import Facts
+from batchhvd.service.files.disk.tree import Spot
+from batchhvd.service.files.operations.properties import (
     check_conditions,
     check_write,
     content,
@@ -22,11 +23,10 @@ from batchhvd.service.files.properties import (
     time_in,
     written,
 )
-from batchhvd.service.files.ranges import RANGE_BYTES, asked, bounds, check_md5, write
-from batchhvd.service.files.refusal import refuse
-from batchhvd.service.files.request import Request, TakesLong
-from batchhvd.service.files.sidecar import Facts
-from batchhvd.service.files.tree import Spot
+from batchhvd.service.files.operations.range import RANGE_BYTES, asked, bounds, check_md5, write
+from batchhvd.service.files.protocol.refusal import refuse
+from batchhvd.service.files.protocol.request import Request, TakesLong
+from batchhvd.service.files.protocol.response import Answer, Stretch, refusal
 
 _MOST = 4 << 40  # bytes in one file, as in Azure
 _SOON_FREED = 1 << 20  # bytes of a replaced file that the system frees in a moment

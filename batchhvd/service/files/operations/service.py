@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from batchhvd.service.files import xml
-from batchhvd.service.files.answer import Answer, document
-from batchhvd.service.files.disk import Disk
-from batchhvd.service.files.request import Request
+from batchhvd.service.files.disk.disk import Disk
+from batchhvd.service.files.protocol import xml
+from batchhvd.service.files.protocol.request import Request
+from batchhvd.service.files.protocol.response import Answer, document
 
 
 def properties(disk: Disk, request: Request) -> Answer:

@@ -10,14 +10,14 @@ from email.utils import formatdate
 from pathlib import Path
 
 from batchhvd.errors import ServiceError
-from batchhvd.service.files import xml
-from batchhvd.service.files.answer import Answer, document
-from batchhvd.service.files.disk import Disk
-from batchhvd.service.files.listing import PAGE, asked, endpoint, following, mark
-from batchhvd.service.files.properties import etag, metadata, written
-from batchhvd.service.files.refusal import refuse
-from batchhvd.service.files.request import Request, Target
-from batchhvd.service.files.sidecar import Facts
+from batchhvd.service.files.disk.disk import Disk
+from batchhvd.service.files.disk.sidecar import Facts
+from batchhvd.service.files.operations.properties import etag, metadata, written
+from batchhvd.service.files.protocol import xml
+from batchhvd.service.files.protocol.listing import PAGE, asked, endpoint, following, mark
+from batchhvd.service.files.protocol.refusal import refuse
+from batchhvd.service.files.protocol.request import Request, Target
+from batchhvd.service.files.protocol.response import Answer, document
 
 _QUOTA = 5120  # GiB, as Azure gives where none is asked for
 _MOST_QUOTA = 102400

@@ -1,0 +1,124 @@
+"""Writes the batch script of a task."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Mapping
+
+from attrs import frozen
+
+from batchhvd.engines.base import Launch, Task
+from batchhvd.errors import EngineError
+
+# Options of sbatch that a task or the whole engine may set; the engine sets the others itself.
+_OPTION = re.compile(
+    "account|begin|comment|constraint|cpus-per-task|dependency|exclude|exclusive|gpus-per-node|gres|licenses|mail-type|"
+    "mail-user|mem|mem-per-cpu|nice|nodelist|partition|priority|qos|reservation|switches|time|tmp"
+)
+_VALUE = re.compile(r"[\w.,:;/=+@%&|!*()\[\]{}#^~-]*", re.ASCII)
+_SHARES = frozenset(
+    {"exclusive", "cpus-per-task", "mem", "mem-per-cpu"}
+)  # with one of these the user decides how nodes are shared
+
+
+def checked(options: Mapping[str, str]) -> dict[str, str]:
+    """Returns options of sbatch after checking that each may be set.
+
+    Raises:
+        EngineError: one may not be set, or its value would not be read as one word.
+    """
+    for name, value in options.items():
+        if not _OPTION.fullmatch(name):
+            can = _OPTION.pattern.replace("|", ", ")
+            raise EngineError(f"the slurm engine has no option {name!r}; it has: {can}", engine="slurm")
+        if not _VALUE.fullmatch(value):
+            raise EngineError(
+                f"the value of Slurm's option {name} must not contain blanks or quotes: {value!r}", engine="slurm"
+            )
+    return dict(options)
+
+
+@frozen(kw_only=True)
+class ScriptLayout:
+    """Where the parts of a batch script are found.
+
+    Attributes:
+        python: the interpreter that runs the node runner.
+        runner: the node runner, as a word of the shell in which ``$folder`` is the task's folder.
+        directory: the job's working directory, "" for the task's folder.
+        output: the file for what is not the ranks' own output, "" for one in the task's folder.
+        before: lines of shell that run first, with ``$folder`` set.
+    """
+
+    python: str
+    runner: str
+    directory: str = ""
+    output: str = ""
+    before: tuple[str, ...] = ()
+
+
+def script(task: Task, options: Mapping[str, str], layout: ScriptLayout, *, mpi: str = "mpirun") -> str:
+    """Returns the batch script of a task.
+
+    Args:
+        task: the task.
+        options: options of sbatch, which win over the engine's own choice.
+        layout: where its parts are found.
+        mpi: what starts the ranks of an MPI task.
+
+    Raises:
+        EngineError: a path cannot be written into a batch script.
+    """
+    if set(task.folder + layout.directory) & set("\n\r\0"):
+        raise EngineError(f"a path for Slurm must not contain a line break: {task.folder!r}", engine="slurm")
+    directives = [f"#SBATCH --{name}{'=' * bool(value)}{value}" for name, value in _directives(task, options, layout)]
+    places = [f"folder={shlex.quote(task.folder)}", *layout.before, *_launcher(task, mpi)]
+    start = [f"exec {_srun(task)} \\", f'    {shlex.quote(layout.python)} -I -S {layout.runner} "$folder"']
+    return "\n".join(["#!/bin/bash", *directives, "", *places, "", _AGAIN_SCRIPT, *start, ""])
+
+
+def _directives(task: Task, options: Mapping[str, str], layout: ScriptLayout) -> list[tuple[str, str]]:
+    own = {"job-name": task.name, "nodes": str(len(task.nodes)), "ntasks-per-node": "1"}
+    if not _SHARES & set(options):
+        own |= {"exclusive": "", "mem": "0"}  # a node of Batch AI is a whole machine
+    if task.wall_seconds is not None:
+        own["time"] = str(math.ceil(task.wall_seconds / 60) + 1)  # minutes; the runner keeps the limit to the second
+    output = (layout.output or f"{task.folder}/slurm.out").replace("%", "%%")
+    last = {"chdir": _quoted(layout.directory or task.folder), "output": _quoted(output), "open-mode": "append"}
+    return list({**own, **options, **last, "requeue": "", "export": "ALL"}.items())
+
+
+def _quoted(text: str) -> str:
+    """Quotes a word for the directives of a batch script, which know quotes and backslashes but no variables."""
+    return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
+
+
+def _srun(task: Task) -> str:
+    """Returns the command that places one runner on each node; others may use the nodes beside them (MPI's daemons)."""
+    count = len(task.nodes)
+    place = f"--nodes={count} --ntasks={count} --ntasks-per-node=1"
+    return f"srun {place} --export=ALL --mpi=none --overlap --kill-on-bad-exit=1"
+
+
+def _launcher(task: Task, mpi: str) -> list[str]:
+    if task.launch != Launch.MPI or mpi == "mpirun":
+        return []
+    place = f"--nodes={len(task.nodes)} --ntasks={task.size} --distribution=cyclic"
+    command = f"env -u SLURM_NTASKS_PER_NODE srun --mpi={mpi} {place} --export=ALL --overlap --kill-on-bad-exit=1"
+    return [f"export BATCHHVD_LAUNCHER={shlex.quote(command)}"]
+
+
+_AGAIN_SCRIPT = """\
+# If Slurm starts this again: a run that had ended by itself is not repeated; otherwise its records are put aside.
+if [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]; then
+    if ! grep -qs '"reason": "node"' "$folder/stop.json"; then
+        [ "$(grep -ls '"state": "ended"' "$folder"/node-*.json | wc -l)" = "$SLURM_JOB_NUM_NODES" ] && exit
+    fi
+    before="$folder/attempt-$SLURM_RESTART_COUNT"
+    mkdir -p "$before"
+    grep -qs '"reason": "cancelled"' "$folder/stop.json" || mv -f "$folder/stop.json" "$before" 2>/dev/null
+    mv -f "$folder"/node-*.json "$folder/rendezvous.json" "$before" 2>/dev/null
+fi
+"""

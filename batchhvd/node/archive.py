@@ -1,0 +1,92 @@
+"""Builds the node runner as one file, ``node-<digest>.pyz``, which an engine puts into a task's folder.
+
+The file contains the sources and the code that this Python compiles from them; any other Python compiles the sources
+itself. The name is derived from the content, so a running task keeps its own runner when the package is upgraded.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import io
+import marshal
+import os
+import sys
+import zipfile
+from pathlib import Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FOLDER = Path(__file__).parent
+_LEFT_OUT = ("__main__.py", "archive.py", "document.py")
+_STUBS = {
+    "__main__.py": b"import sys\n\nfrom batchhvd.node.start import main\n\nsys.exit(main(sys.argv[1:]))\n",
+    "batchhvd/__init__.py": b"",
+}
+_HASHED = (1).to_bytes(4, "little")  # PEP 552: used without a look at the source file's time, which a copy would change
+
+
+def name() -> str:
+    """Returns the name of the archive."""
+    digest = hashlib.sha256(importlib.util.MAGIC_NUMBER)
+    for place, source in _sources().items():
+        digest.update(b"%s\0%d\0%s" % (place.encode(), len(source), source))
+    return f"node-{digest.hexdigest()[:12]}.pyz"
+
+
+def write(folder: Path) -> Path:
+    """Writes the archive into a folder that does not have it yet, and returns its path.
+
+    Args:
+        folder: an existing folder, such as a task's.
+    """
+    path = folder / name()
+    if not path.exists():
+        scratch = folder / f".{path.name}.{os.getpid()}"
+        scratch.write_bytes(_content())
+        scratch.replace(path)
+    return path
+
+
+def command(folder: str, *arguments: str, python: str = sys.executable) -> list[str]:
+    """Returns the command line that starts nodes of a task whose folder contains the archive.
+
+    Args:
+        folder: the task's folder.
+        arguments: indices of nodes, and options.
+        python: the interpreter. It runs in isolation: neither the working directory nor any variable of the job
+            changes what is imported.
+    """
+    return [python, "-I", "-S", os.path.join(folder, name()), folder, *arguments]
+
+
+@functools.cache
+def _sources() -> dict[str, bytes]:
+    places = {path.relative_to(FOLDER).as_posix(): path for path in sorted(FOLDER.rglob("*.py"))}
+    own = {f"batchhvd/node/{place}": path.read_bytes() for place, path in places.items() if place not in _LEFT_OUT}
+    return {**_STUBS, **own}
+
+
+@functools.cache
+def _content() -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        for place, data in _members():
+            file.writestr(zipfile.ZipInfo(place), data, zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
+
+
+def _members() -> Iterator[tuple[str, bytes]]:
+    for place, source in _sources().items():
+        yield place, source
+        yield f"{place}c", _compiled(place, source)
+
+
+def _compiled(place: str, source: bytes) -> bytes:
+    """Returns the content of a .pyc file; a Python with another magic number ignores it."""
+    code = compile(source, place, "exec", dont_inherit=True)
+    head = importlib.util.MAGIC_NUMBER + _HASHED + importlib.util.source_hash(source)
+    return head + marshal.dumps(code)

@@ -1,0 +1,173 @@
+"""The runner of one node: everything that happens there, in order."""
+
+from __future__ import annotations
+
+import collections
+import os
+import socket
+from pathlib import Path
+
+from batchhvd.node.child import Child
+from batchhvd.node.journal import Journal
+from batchhvd.node.meeting import Meeting
+from batchhvd.node.output import LogFile
+from batchhvd.node.place import TaskPlace, expand, horovod_variables
+from batchhvd.node.processes import end_all
+from batchhvd.node.records import has_ended, node_path, read_node, read_task
+from batchhvd.node.state import NodeState, StopReason
+from batchhvd.node.supervisor import FolderGoneError, StoppedError, Supervisor
+from batchhvd.node.watchdog import Watchdog
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from batchhvd.node.preparation import Preparation
+    from batchhvd.node.sandbox.view import MachineView
+
+_DOUBT = 0.3  # seconds; see Supervisor
+
+
+class Node:
+    """The runner of one node: starts the preparation and the ranks, and ends when they have ended or were stopped.
+
+    Args:
+        folder: the task's folder.
+        index: the node's number, from 0.
+        loopback: whether all nodes are this machine.
+        guard: the process id of the node's guard.
+
+    Raises:
+        FileNotFoundError: the folder does not contain a task.
+    """
+
+    def __init__(self, folder: Path, index: int, loopback: bool, guard: int) -> None:
+        task = read_task(folder)
+        if task is None:
+            raise FileNotFoundError(f"{folder} does not contain a task")
+        self.folder, self.index, self.task = folder, index, task
+        self.place = TaskPlace(task, folder, index, loopback or len(task["nodes"]) == 1)
+        self.logs = Path(task["logs"])
+        host = "127.0.0.1" if self.place.loopback else socket.gethostname()
+        self.journal = Journal(folder, index, name=self.place.name, host=host, guard=guard)
+        self.children: list[Child] = []
+        self.watchdog = Watchdog(self.journal, self.children, task.get("stall_seconds"), task["stall_action"])
+        doubt = 0.0 if loopback else _DOUBT
+        self.supervisor = Supervisor(
+            self.journal, self.watchdog, self.children, limit=task["wall_seconds"], doubt=doubt
+        )
+        self._preparation: Preparation | None = None
+
+    @property
+    def view(self) -> MachineView | None:
+        """The view of the machine for the ranks, or None if they see the machine itself."""
+        return None if self._preparation is None else self._preparation.view
+
+    def run(self) -> int:
+        """Runs the node and returns the exit code: 0, or that of the first failure on this node."""
+        self._open()
+        try:
+            self._prepare()
+            self._start()
+            self.supervisor.attend(self._is_done)
+        except FolderGoneError:
+            end_all(os.getpid())
+            return 1
+        except StoppedError:
+            self.journal.note("stopped before the ranks were started")
+        except OSError as error:
+            self.journal.free_room()
+            self.journal.fail(StopReason.ENGINE, f"the node cannot continue: {error}")
+        self._finish()
+        return next((child.exit for child in self.children if child.exit), 0)
+
+    def _open(self) -> None:
+        self.place.temporary.mkdir(parents=True, exist_ok=True)
+        self.logs.mkdir(parents=True, exist_ok=True)
+        self.journal.open(self.logs)
+        self.outputs = (LogFile(self.logs / "stdout.txt"), LogFile(self.logs / "stderr.txt"))
+        self.supervisor.listen()
+        count, attempt = len(self.task["nodes"]), self.task["attempt"] + int(os.environ.get("SLURM_RESTART_COUNT") or 0)
+        host = self.journal.record["host"]
+        self.journal.note(f"node {self.index + 1} of {count}, attempt {attempt}, on {host}")
+        for notice in self.task["notices"]:
+            self.journal.note(notice)
+
+    def _prepare(self) -> None:
+        if (command := self.task["preparation"]) is not None:
+            # What it imports takes 8 ms, and most tasks have no preparation.
+            from batchhvd.node.preparation import Preparation
+
+            self._preparation = Preparation(command, self.place, self.supervisor)
+            self._preparation.run()
+
+    def _start(self) -> None:
+        """Starts this node's ranks, if it has any."""
+        self._require_script()
+        self._name_hosts()
+        meeting = Meeting(self.place, self.supervisor)
+        where = meeting.find() if self.place.is_horovod and sum(self.place.ranks) > 1 else {}
+        for rank, local, command in self.place.commands():
+            self._start_rank(rank, local, command, where)
+        meeting.open()  # only now: children must be created while there is one thread
+        self.journal.record["state"] = NodeState.RUNNING
+        self.journal.record["ranks"] = [child.record for child in self.children]
+        self.watchdog.begin()
+        self.journal.save()
+
+    def _start_rank(self, rank: int, local: int, command: str, where: dict[str, str]) -> None:
+        variables = self.place.variables() | self.place.devices(rank, local)
+        if self.place.is_horovod:
+            variables |= horovod_variables(rank, self.place.ranks, self.task["nodes"]) | where
+        directory, view = self.place.temporary, self.view
+        enter = None if view is None else lambda: view.enter(directory)
+        child = Child(rank, command, variables, directory, self.outputs, enter)
+        self.supervisor.take(child)
+        self.journal.note(f"rank {rank} started as process {child.pid}")
+
+    def _require_script(self) -> None:
+        """Fails the task at once if its script does not exist."""
+        script = expand(self.task.get("script") or "", self.place.variables())
+        root = Path("/") if self.view is None else self.view.root  # a preparation may have created it
+        path = os.path.join(self.place.temporary, script)
+        if script and not (os.path.exists(path) or os.path.exists(f"{root}{path}")):
+            self.journal.fail(StopReason.SCRIPT, f"the script {script} does not exist", code=127)
+            raise StoppedError
+
+    def _name_hosts(self) -> None:
+        """Writes the host file for MPI, on node 0, as soon as every node has recorded its host."""
+        if self.index != 0:
+            return
+        slots: dict[str, int] = collections.defaultdict(int)
+        for host, count in zip(self._hosts(), self.place.ranks, strict=True):
+            slots[host] += max(1, count)
+        text = "".join(f"{host} slots={count}\n" for host, count in slots.items())
+        (self.folder / "hostfile").write_text(text, encoding="utf-8")
+
+    def _hosts(self) -> list[str]:
+        indices = range(len(self.task["nodes"]))
+        if self.place.loopback:
+            return ["127.0.0.1" for _ in indices]
+        self.supervisor.attend_or_stop(lambda: all(node_path(self.folder, index).exists() for index in indices))
+        records = [read_node(self.folder, index) for index in indices]
+        return ["" if record is None else record["host"] for record in records]
+
+    def _is_done(self) -> bool:
+        if not all(child.is_over for child in self.children):
+            return False
+        if self.journal.is_stopped:
+            return True
+        if self.supervisor.suspect is not None:
+            return False
+        return all(has_ended(read_node(self.folder, other)) for other in self._waits_for())
+
+    def _waits_for(self) -> range:
+        """Returns the nodes that must end before this one may."""
+        if self.place.is_horovod:  # node 0 is the meeting point until all others have ended
+            return range(1, len(self.task["nodes"])) if self.index == 0 else range(0)
+        return range(0) if self.index == 0 else range(1)  # nodes without ranks stay until node 0 has ended
+
+    def _finish(self) -> None:
+        """Ends all remaining processes of this node and completes the record."""
+        end_all(os.getpid())
+        if self._preparation is not None:
+            self._preparation.close()
+        self.journal.end()

@@ -1,0 +1,143 @@
+"""The place of a node and its ranks in their task, and what their processes learn about it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+
+from batchhvd.node.state import Launch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from batchhvd.node.document import TaskDocument
+
+_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})", flags=re.ASCII)
+
+
+class TaskPlace:
+    """The place of a node in its task, and what its processes learn about it.
+
+    Args:
+        task: the task.
+        folder: the task's folder.
+        index: the node's number, from 0.
+        loopback: whether all nodes are this machine.
+    """
+
+    def __init__(self, task: TaskDocument, folder: Path, index: int, loopback: bool) -> None:
+        self.task, self.folder, self.index, self.loopback = task, folder, index, loopback
+        self.name = task["nodes"][index]
+        self.ranks = list(task["ranks"])
+        self.own = task["environment"]
+        self.temporary = folder / "temp" / str(index)
+
+    @property
+    def is_horovod(self) -> bool:
+        """Whether each rank is started here, with Horovod's variables."""
+        return self.task["launch"] == Launch.HOROVOD
+
+    def variables(self) -> dict[str, str]:
+        """Returns the environment of every process on this node, secrets included."""
+        found = dict(os.environ)
+        found |= {"AZ_BATCHAI_TASK_INDEX": str(self.index), "AZ_BATCHAI_JOB_TEMP": str(self.temporary)}
+        found |= {"AZ_BATCHAI_JOB_TEMP_DIR": str(self.temporary.parent), "AZ_BATCHAI_NODE_NAME": self.name}
+        for name, value in self.own.items():
+            found[name] = expand(value, found)
+        for name, value in self.threads().items():
+            found.setdefault(name, value)
+        found.update(self.task["secrets"], BATCHHVD_NODE=f"{self.folder}:{self.index}")
+        return found
+
+    def threads(self) -> dict[str, str]:
+        """Returns how many threads each rank may use: an equal share of the machine's cores."""
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        ranks = sum(self.ranks) if self.loopback else self.ranks[self.index]
+        count = str(max(1, cores // max(1, ranks)))
+        return {"OMP_NUM_THREADS": count, "TF_NUM_INTRAOP_THREADS": count, "TF_NUM_INTEROP_THREADS": "1"}
+
+    def devices(self, rank: int, local: int) -> dict[str, str]:
+        """Returns which of the machine's GPUs a rank uses: none if the VM size has none, otherwise in turn."""
+        if "AZ_BATCHAI_NUM_GPUS" not in self.own:
+            return {}
+        there = len(gpus())
+        count = min(there, int(self.own["AZ_BATCHAI_NUM_GPUS"]))
+        found = {"AZ_BATCHAI_NUM_GPUS": str(count)}
+        if count == 0:
+            found["CUDA_VISIBLE_DEVICES"] = ""
+        elif self.is_horovod:
+            found["CUDA_VISIBLE_DEVICES"] = str((rank if self.loopback else local) % there)
+        return found | self.chosen("CUDA_VISIBLE_DEVICES")
+
+    def chosen(self, name: str) -> dict[str, str]:
+        """Returns a variable if the job sets it itself."""
+        return {name: self.own[name]} if name in self.own else {}
+
+    def commands(self) -> list[tuple[int, int, str]]:
+        """Returns rank, local rank and command of each process that this node starts."""
+        if self.is_horovod:
+            first = sum(self.ranks[: self.index])
+            return [(first + local, local, self.task["command"]) for local in range(self.ranks[self.index])]
+        if self.index != 0:
+            return []
+        return [(0, 0, self.task["command"] if self.task["launch"] == Launch.SINGLE else self.mpirun())]
+
+    def mpirun(self) -> str:
+        """Returns the command line of the engine's own launcher (``BATCHHVD_LAUNCHER``), or else of Open MPI's."""
+        if launcher := os.environ.get("BATCHHVD_LAUNCHER"):
+            return f"{launcher} {shlex.join(['/bin/sh', '-c', self.task['command']])}"
+        words = ["mpirun", "-np", str(sum(self.ranks)), "--hostfile", str(self.folder / "hostfile")]
+        words += ["--oversubscribe", "--bind-to", "none", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
+        for name in (*self.own, *self.task["secrets"], "OMP_NUM_THREADS", "BATCHHVD_NODE"):
+            words += ["-x", name]
+        return shlex.join([*words, "/bin/sh", "-c", self.task["command"]])
+
+
+def horovod_variables(rank: int, ranks: Sequence[int], nodes: Sequence[str]) -> dict[str, str]:
+    """Returns the variables that tell Horovod the place of a rank.
+
+    Source: horovod/common/gloo/gloo_context.cc and horovod/runner/gloo_run.py of Horovod 0.28.1.
+
+    Args:
+        rank: the rank, from 0; the nodes get blocks of successive ranks.
+        ranks: how many ranks each node has.
+        nodes: the nodes' names, as many as ``ranks``.
+
+    Raises:
+        ValueError: no node has this rank.
+    """
+    node, local = _block(rank, ranks)
+    peers = [index for index, count in enumerate(ranks) if count > local]
+    return {
+        "HOROVOD_RANK": str(rank),
+        "HOROVOD_SIZE": str(sum(ranks)),
+        "HOROVOD_LOCAL_RANK": str(local),
+        "HOROVOD_LOCAL_SIZE": str(ranks[node]),
+        "HOROVOD_CROSS_RANK": str(peers.index(node)),
+        "HOROVOD_CROSS_SIZE": str(len(peers)),
+        "HOROVOD_HOSTNAME": nodes[node],
+        "HOROVOD_CONTROLLER": "gloo",
+        "HOROVOD_CPU_OPERATIONS": "gloo",
+    }
+
+
+def _block(rank: int, ranks: Sequence[int]) -> tuple[int, int]:
+    """Returns the node of a rank and its number among that node's ranks."""
+    for node, count in enumerate(ranks):
+        if rank < count:
+            return node, rank
+        rank -= count
+    raise ValueError(f"rank must be below {sum(ranks)}, the number of ranks")
+
+
+def expand(text: str, variables: Mapping[str, str]) -> str:
+    """Replaces ``$NAME`` and ``${NAME}`` by the variables' values, and leaves unknown names as they are."""
+    return _VARIABLE.sub(lambda found: variables.get(found[1] or found[2], found[0]), text)
+
+
+def gpus() -> list[str]:
+    """Returns the device files of this machine's NVIDIA GPUs."""
+    return [str(path) for path in Path("/dev").glob("nvidia[0-9]*")]

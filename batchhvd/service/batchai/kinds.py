@@ -1,0 +1,142 @@
+"""What all kinds of Batch AI's resources have in common: how they are found, shown, listed and deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from batchhvd.errors import ConflictError, NotFoundError
+from batchhvd.service.arm import operations
+from batchhvd.service.arm.groups import group, mark_deleting, open_group
+from batchhvd.service.http import paging
+from batchhvd.service.http.exchange import Answer, Ask, Here
+from batchhvd.service.store.records import Document, Record
+from batchhvd.wire.facts.identity import SUBSCRIPTION
+from batchhvd.wire.facts.states import ProvisioningState
+
+_KINDS = {
+    "workspaces": "workspaceName",
+    "experiments": "experimentName",
+    "clusters": "clusterName",
+    "fileServers": "fileServerName",
+    "jobs": "jobName",
+}
+
+
+def find(here: Here, parent: Record, type: str, name: str) -> Record | None:
+    """Returns a resource by its name in its parent, or None."""
+    return here.store.get(child_id(parent, type, name))
+
+
+def child_id(parent: Record, type: str, name: str) -> str:
+    """Returns the id that a resource of this name has in its parent."""
+    provider = "/providers/Microsoft.BatchAI" if type == "workspaces" else ""
+    return f"{parent.id}{provider}/{type}/{name}"
+
+
+def parent_of(here: Here, ask: Ask, type: str) -> Record:
+    """Returns the resource that holds resources of a type, along the path of a request.
+
+    Raises:
+        NotFoundError: it, or a resource above it, does not exist.
+    """
+    if type == "workspaces":
+        return group(here, ask.names["resourceGroupName"])
+    above = "experiments" if type == "jobs" else "workspaces"
+    parent = parent_of(here, ask, above)
+    return existing(find(here, parent, above, ask.names[_KINDS[above]]), above, ask, "ParentResourceNotFound")
+
+
+def named(here: Here, ask: Ask, type: str) -> Record:
+    """Returns the resource that a request's path names.
+
+    Raises:
+        NotFoundError: it, or a resource above it, does not exist.
+    """
+    found = here.store.get(_id(ask, type))
+    if found is not None:
+        return found
+    parent = parent_of(here, ask, type)
+    return existing(find(here, parent, type, ask.names[_KINDS[type]]), type, ask, "ResourceNotFound")
+
+
+def _id(ask: Ask, type: str) -> str:
+    """Returns the id that a path names, whether or not its parents exist."""
+    if type == "workspaces":
+        group_id = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{ask.names['resourceGroupName']}"
+        above = f"{group_id}/providers/Microsoft.BatchAI"
+    else:
+        above = _id(ask, "experiments" if type == "jobs" else "workspaces")
+    return f"{above}/{type}/{ask.names[_KINDS[type]]}"
+
+
+def existing(record: Record | None, type: str, ask: Ask, code: str) -> Record:
+    """Returns the record unless it is None.
+
+    Raises:
+        NotFoundError: with the given code and the resource's kind and name.
+    """
+    if record is None:
+        kind, name = type.removesuffix("s"), ask.names[_KINDS[type]]
+        raise NotFoundError(f"The {kind} '{name}' could not be found.", code=code, target=name)
+    return record
+
+
+def name_of(ask: Ask, type: str) -> str:
+    """Returns the name that a request's path gives to a resource of a type."""
+    return ask.names[_KINDS[type]]
+
+
+def open_parent(here: Here, ask: Ask, type: str) -> Record:
+    """Returns the parent for a new resource.
+
+    Raises:
+        NotFoundError: it does not exist.
+        ConflictError: it is being deleted.
+    """
+    parent = parent_of(here, ask, type)
+    if parent.type == "groups":
+        return open_group(here, ask.names["resourceGroupName"])
+    return alive(parent)
+
+
+def alive(record: Record) -> Record:
+    """Returns the record if it may still be used.
+
+    Raises:
+        ConflictError: it is being deleted.
+    """
+    if record.document["properties"]["provisioningState"] == ProvisioningState.DELETING:
+        raise ConflictError(f"{record.id} is being deleted; try again when it is gone.", code="ResourceBeingDeleted")
+    return record
+
+
+def fresh(here: Here, parent: Record, type: str, name: str, properties: Mapping[str, object]) -> Document:
+    """Returns the document of a new resource that is provisioned at once."""
+    time = here.time()
+    state = ProvisioningState.SUCCEEDED
+    states = {"creationTime": time, "provisioningState": state, "provisioningStateTransitionTime": time}
+    return {
+        "id": child_id(parent, type, name),
+        "name": name,
+        "type": f"Microsoft.BatchAI/{type[0].upper()}{type[1:]}",
+        "properties": {**properties, **states},
+    }
+
+
+def get(type: str, here: Here, ask: Ask) -> Answer:
+    """Shows a resource."""
+    return Answer(200, named(here, ask, type).document)
+
+
+def list_children(type: str, here: Here, ask: Ask) -> Answer:
+    """Lists the resources of a type in their parent."""
+    return paging.records(ask, here.fetch(type, parent_of(here, ask, type).id))
+
+
+def delete(type: str, here: Here, ask: Ask) -> Answer:
+    """Asks for the deletion of a resource with all below it; answers 204 when it does not exist."""
+    record = find(here, parent_of(here, ask, type), type, name_of(ask, type))
+    if record is None:
+        return Answer(204)
+    mark_deleting(here, record)
+    return operations.begin(here, ask, "delete", record)

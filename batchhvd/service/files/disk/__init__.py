@@ -1,0 +1,1 @@
+"""Where shares lie on the disk, and what is noted beside them."""

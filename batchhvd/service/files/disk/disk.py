@@ -1,0 +1,134 @@
+"""Where the file service keeps what: the shares' directories, and beside them its own ``.files`` folder.
+
+    <root>/<account>/<share>/     a share: exactly what its users and jobs put there
+    <root>/.files/sidecar.sqlite  metadata, content headers, quotas
+    <root>/.files/staging/        files being made: they enter the share by a rename, at their full size or not at all
+    <root>/.files/trash/          deleted shares, on their way out
+
+No account can be called ``.files``. Staging must lie on the file system of the shares.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from batchhvd.service.files.disk.sidecar import Facts, Sidecar
+from batchhvd.service.files.disk.tree import Spot
+from batchhvd.service.files.protocol.refusal import refuse
+from batchhvd.service.files.protocol.request import Target
+
+
+@frozen
+class Staged:
+    """A file being made outside of the share.
+
+    Attributes:
+        fd: the open file.
+        path: where it is.
+    """
+
+    fd: int
+    path: Path
+
+    def enter(self, place: Spot) -> os.stat_result:
+        """Puts the file in its place, over what was there, and returns what the system knows of it."""
+        os.rename(self.path, place.name, dst_dir_fd=place.fd)
+        return os.fstat(self.fd)
+
+
+class Disk:
+    """The directories of all accounts and what is noted beside them."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._own = root / ".files"
+        self._own.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in ("staging", "trash"):
+            shutil.rmtree(self._own / name, ignore_errors=True)  # left by a service that was killed
+            (self._own / name).mkdir(exist_ok=True)
+        self.sidecar = Sidecar(self._own / "sidecar.sqlite")
+
+    def account(self, target: Target) -> Path:
+        """Returns the directory of an account's shares, which may not exist."""
+        return self._root / target.account
+
+    def share(self, target: Target) -> Path:
+        """Returns a share's directory, which may not exist."""
+        return self._root / target.account / target.share
+
+    def facts(self, target: Target, path: str, about: os.stat_result) -> Facts:
+        """Returns what is noted of an entry, by its path with links resolved."""
+        return self.sidecar.get(_key(target), path, about.st_ino)
+
+    def note(self, target: Target, path: str, about: os.stat_result, facts: Mapping[str, Any]) -> None:
+        """Notes facts of an entry in place of those there are."""
+        self.sidecar.put(_key(target), path, about.st_ino, facts)
+
+    def forget(self, target: Target, path: str) -> None:
+        """Drops what is noted of an entry."""
+        self.sidecar.forget(_key(target), path)
+
+    def move(self, target: Target, old: str, new: str) -> None:
+        """Takes along what is noted of an entry and of all below it."""
+        self.sidecar.move(_key(target), old, new)
+
+    @contextmanager
+    def stage(self) -> Iterator[Staged]:
+        """Makes a file to be filled and then entered into a share; one that was not entered is gone afterwards."""
+        path = self._own / "staging" / uuid.uuid4().hex
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            yield Staged(fd, path)
+        finally:
+            os.close(fd)
+            with suppress(FileNotFoundError):
+                path.unlink()
+
+    def remove_share(self, target: Target) -> None:
+        """Deletes a share: for every other request it is gone at once, its files follow."""
+        doomed = self._own / "trash" / uuid.uuid4().hex
+        try:
+            os.rename(self.share(target), doomed)
+        except FileNotFoundError:
+            raise refuse("ShareNotFound") from None
+        self.sidecar.forget_share(_key(target))
+        shutil.rmtree(doomed, ignore_errors=True)  # what resists now is tried again at the next start
+
+    def check_room(self, target: Target, more: int) -> None:
+        """Refuses what would let a share grow by some bytes beyond the limit that a fire drill has set.
+
+        Raises:
+            ServiceError: 413, the share's files would have more bytes in all than the limit.
+        """
+        if more <= 0:
+            return
+        share = self.share(target)
+        limit = self.facts(target, "", share.stat()).get("limit")
+        if limit is not None and _length(share) + more > limit:
+            raise refuse("ShareSizeLimitReached")
+
+    def close(self) -> None:
+        """Closes the notes."""
+        self.sidecar.close()
+
+
+def _length(folder: Path) -> int:
+    """Returns how many bytes the files of a tree have in all; links are not followed."""
+    size = 0
+    for _, _, names, fd in os.fwalk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):  # a job has deleted it meanwhile
+                size += os.stat(name, dir_fd=fd, follow_symlinks=False).st_size
+    return size
+
+
+def _key(target: Target) -> str:
+    return f"{target.account}/{target.share}"

@@ -1,0 +1,1 @@
+"""How Azure Files is spoken: requests, responses, refusals, XML, and who may ask."""

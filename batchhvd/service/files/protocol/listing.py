@@ -1,0 +1,43 @@
+"""Pages of a listing: names in the order of their bytes, each page beginning after the last name of the one before."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from collections.abc import Iterable, Mapping
+
+from batchhvd.service.files.protocol.refusal import refuse
+from batchhvd.service.files.protocol.request import Request
+
+PAGE = 5000  # entries on a page at most, as in Azure
+
+
+def following(names: Iterable[str], prefix: str, marker: str) -> list[str]:
+    """Returns the names with a prefix that come after a marker, in order. New or deleted names shift nothing."""
+    after = _name(marker) if marker else b""
+    found = [(os.fsencode(name), name) for name in names if name.startswith(prefix)]
+    return [name for key, name in sorted(found) if key > after]
+
+
+def mark(name: str) -> str:
+    """Returns a marker for the page that begins after a name."""
+    return base64.urlsafe_b64encode(os.fsencode(name)).decode()
+
+
+def asked(query: Mapping[str, str]) -> dict[str, str]:
+    """Returns what a request asked for, as its answer repeats it."""
+    return {name: query.get(name.lower(), "") for name in ("Prefix", "Marker", "MaxResults")}
+
+
+def endpoint(request: Request) -> str:
+    """Returns the account's URL as the client addressed it."""
+    host, account = request.header("host"), request.target.account
+    return f"{request.scheme}://{host}/{'' if host.lower().startswith(f'{account}.file.') else account}"
+
+
+def _name(marker: str) -> bytes:
+    try:
+        return base64.b64decode(marker, altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        raise refuse("InvalidQueryParameterValue", "The marker is not one of this listing.") from None

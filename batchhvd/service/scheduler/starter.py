@@ -1,0 +1,142 @@
+"""Starts jobs in three steps: nodes and folder are reserved; the engine starts the task; the handle is kept.
+
+When the service is killed between the second and the third step, the same folder is submitted again, and the engine
+returns the run that exists.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from attrs import evolve, frozen
+
+from batchhvd.engines.base import Engine
+from batchhvd.errors import BatchHvdError
+from batchhvd.service.mounts import links
+from batchhvd.service.mounts.links import MountError
+from batchhvd.service.mounts.model import MountPoint
+from batchhvd.service.scheduler import ending, layout, nodes, queue, task, transition
+from batchhvd.service.scheduler.task import Attempt, Site
+from batchhvd.service.store import documents
+from batchhvd.service.store.cluster import StoredCluster
+from batchhvd.service.store.documents import ErrorDocument
+from batchhvd.service.store.job import StoredJob
+from batchhvd.service.store.records import Store
+from batchhvd.wire.facts.causes import Code
+from batchhvd.wire.facts.states import JobState
+
+log = logging.getLogger("batchhvd.service.scheduler.starter")
+
+
+class ScriptMissingError(Exception):
+    """A job's script is not on the mounted share that the job names.
+
+    Attributes:
+        path: the path that was looked for, with the job's variables unexpanded.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"There is no file {path} on the mounted share.")
+        self.path = path
+
+
+@frozen
+class JobStarter:
+    """Gives nodes to jobs and starts them.
+
+    Attributes:
+        store: all state.
+        root: the service's folder.
+        engine: what runs the tasks.
+        site: what the service decides.
+    """
+
+    store: Store
+    root: Path
+    engine: Engine
+    site: Site
+
+    def place(self, cluster: StoredCluster, jobs: Mapping[str, StoredJob], now: float) -> bool:
+        """Starts the jobs whose turn it is, tells the others why they wait, and says whether any started."""
+        waiting = [job for job in jobs.values() if _waits(job) and not ending.of(job, cluster)]
+        begun = [job for job in waiting if job.nodes]
+        for job in begun:  # killed while it was being submitted
+            self._start(job, cluster, now)
+        busy = {name for job in jobs.values() for name in job.nodes}
+        entries = [_entry(job) for job in waiting if not job.nodes]
+        decision = queue.decide(entries, nodes.free(cluster, busy), cluster.target or 0, now)
+        for key, given in decision.starts:
+            self._start(self._reserve(jobs[key], given), cluster, now)
+        for key, reason in decision.reasons.items():
+            self._explain(jobs[key], reason)
+        return bool(begun or decision.starts)
+
+    def submit(self, job: StoredJob, cluster: StoredCluster, now: float) -> StoredJob:
+        """Submits the task of a job that has its nodes, and keeps the handle.
+
+        Raises:
+            MountError: something that the job mounts is missing.
+            ScriptMissingError: its script is missing.
+            BatchHvdError: the engine refuses the task.
+        """
+        found = self.targets(job, cluster)
+        _check_script(job, found)
+        attempt = Attempt(Path(job.folder), job.nodes, job.attempt)
+        laid = task.build(job, cluster.properties, found, attempt, self.site)
+        layout.lay(laid)
+        layout.begin_logs(Path(laid.task.logs))
+        handle = self.engine.submit(laid.task)
+        status = evolve(self.engine.status([handle])[handle], started=now)
+        log.info("job %s runs on %s", job.id, ", ".join(job.nodes))
+        return self.store.revise(job, lambda job: transition.submitted(job, handle, status, now)) or job
+
+    def fail(self, job: StoredJob, error: ErrorDocument, now: float) -> StoredJob:
+        """Ends a job that has no run."""
+        log.info("job %s failed: %s", job.id, error["message"])
+        return self.store.revise(job, lambda job: transition.failed(job, error, now)) or job
+
+    def targets(self, job: StoredJob, cluster: StoredCluster) -> links.Targets:
+        """Returns the directory of each of a job's mounts.
+
+        Raises:
+            MountError: something that the job mounts is missing.
+        """
+        keys, mounted = {**cluster.keys, **job.keys}, task.mounts_of(job.properties, cluster.properties)
+        return links.targets(self.store, self.root, mounted, keys, self.site.directories)
+
+    def _start(self, job: StoredJob, cluster: StoredCluster, now: float) -> None:
+        try:
+            self.submit(job, cluster, now)
+        except MountError as error:
+            self.fail(job, documents.error(Code.MOUNT_FAILED, str(error), Path=error.path), now)
+        except ScriptMissingError as error:
+            self.fail(job, documents.error(Code.SCRIPT_NOT_FOUND, str(error), Path=error.path), now)
+        except (BatchHvdError, OSError, ValueError) as error:
+            log.exception("job %s did not start", job.id)
+            self.fail(job, documents.error(Code.ENGINE_FAILED, f"{error}."), now)
+
+    def _reserve(self, job: StoredJob, given: tuple[str, ...]) -> StoredJob:
+        tasks = self.root / "tasks"
+        return self.store.revise(job, lambda job: transition.reserved(job, given, tasks)) or job
+
+    def _explain(self, job: StoredJob, reason: str) -> None:
+        if not transition.is_explained(job, reason):
+            self.store.revise(job, lambda job: transition.explained(job, reason))
+
+
+def _waits(job: StoredJob) -> bool:
+    return job.state == JobState.QUEUED and not job.handle
+
+
+def _entry(job: StoredJob) -> queue.Waiting:
+    return queue.Waiting(job.key, job.name, job.number, job.priority, job.node_count, job.waiting_since)
+
+
+def _check_script(job: StoredJob, targets: Mapping[MountPoint, Path]) -> None:
+    """Looks for a job's script before the run starts, unless a preparation may still bring it."""
+    path = task.script_of(job.properties)
+    place = task.locate(path, targets)
+    if place is not None and not place.exists() and "jobPreparation" not in job.properties:
+        raise ScriptMissingError(path)

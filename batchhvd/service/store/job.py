@@ -1,0 +1,218 @@
+"""What the service keeps about a job, as a value; each change returns the next value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypedDict
+
+from attrs import evolve, field, frozen
+
+from batchhvd.service.store.documents import ErrorDocument, ExecutionInfo, JobProperties
+from batchhvd.service.store.records import Document, Record, merged
+from batchhvd.wire.facts.states import ENDED, JobPriority, ProvisioningState
+from batchhvd.wire.facts.times import read_moment
+
+
+class PastAttempt(TypedDict):
+    """An attempt that ended before the present one."""
+
+    attempt: int
+    ended: float
+    error: ErrorDocument
+
+
+class PrivateJobFields(TypedDict):
+    """What a new job's record holds besides its document."""
+
+    uuid: str
+    keys: dict[str, str]
+    secrets: dict[str, str]
+    asked: Document
+    warnings: list[str]
+    queued: float
+
+
+@frozen
+class Execution:
+    """When a job ran and how it ended (``executionInfo``).
+
+    Attributes:
+        start, end: moments as the wire writes them, "" when there is none yet.
+        exit_code: the exit code, None when there is none.
+        errors: why it waits or failed, the latest first.
+    """
+
+    start: str = ""
+    end: str = ""
+    exit_code: int | None = None
+    errors: tuple[ErrorDocument, ...] = ()
+
+    @classmethod
+    def of(cls, info: ExecutionInfo) -> Execution:
+        """Returns the value of a document's ``executionInfo``."""
+        times = info.get("startTime", ""), info.get("endTime", "")
+        return cls(*times, info.get("exitCode"), tuple(info.get("errors", ())))
+
+    def to_document(self) -> Document:
+        """Returns ``executionInfo`` as a document shows it."""
+        shown = {"startTime": self.start, "endTime": self.end, "exitCode": self.exit_code, "errors": list(self.errors)}
+        return merged({}, shown)
+
+
+@frozen
+class StoredJob:
+    """A job as the service keeps it.
+
+    Attributes:
+        record: the record that it was read from, with all that never changes.
+        state: how far it is, one of ``JobState``.
+        changed: since when it is in that state, as the wire writes it.
+        execution: when it ran, None when nothing is known yet.
+        nodes: the names of the nodes that it was given; one that has ended remembers them.
+        attempt: which attempt it is, 0 before the first.
+        folder: the folder of the present attempt's task.
+        handle: the engine's name for the present run, "" when there is none.
+        history: the attempts before.
+        queued: since when it has been waiting, in seconds since 1970; None in old records.
+        ending: what its cluster has asked of it: ``"requeue"`` or ``"terminate"``, else "".
+    """
+
+    record: Record = field(eq=False, repr=False)
+    state: str
+    changed: str = ""
+    execution: Execution | None = None
+    nodes: tuple[str, ...] = ()
+    attempt: int = 0
+    folder: str = ""
+    handle: str = ""
+    history: tuple[PastAttempt, ...] = ()
+    queued: float | None = None
+    ending: str = ""
+
+    @classmethod
+    def of(cls, record: Record) -> StoredJob:
+        """Returns the job that a record holds."""
+        properties: JobProperties = record.document["properties"]
+        private = record.private
+        return cls(
+            record,
+            properties["executionState"],
+            properties.get("executionStateTransitionTime", ""),
+            Execution.of(properties["executionInfo"]) if "executionInfo" in properties else None,
+            tuple(private.get("nodes", ())),
+            private.get("attempt", 0),
+            private.get("folder", ""),
+            private.get("handle", ""),
+            tuple(private.get("history", ())),
+            private.get("queued"),
+            private.get("ending", ""),
+        )
+
+    def to_record(self) -> Record:
+        """Returns the record with what has changed written into it; the order of its fields stays."""
+        shown = {
+            "executionState": self.state,
+            "executionStateTransitionTime": self.changed,
+        }
+        kept = {
+            "nodes": list(self.nodes),
+            "attempt": self.attempt or None,
+            "folder": self.folder,
+            "handle": self.handle or None,
+            "history": list(self.history),
+            "queued": self.queued,
+            "ending": self.ending,
+        }
+        properties = merged(self.record.document["properties"], shown)
+        if self.execution is not None:
+            properties["executionInfo"] = self.execution.to_document()
+        document = {**self.record.document, "properties": properties}
+        return evolve(self.record, document=document, private=merged(self.record.private, kept))
+
+    @property
+    def id(self) -> str:
+        """The id, in the case it was made with."""
+        return self.record.id
+
+    @property
+    def key(self) -> str:
+        """The id as a key: in lower case."""
+        return self.record.id.lower()
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        return str(self.record.document["name"])
+
+    @property
+    def number(self) -> int:
+        """Its place in the order of creation."""
+        return self.record.number
+
+    @property
+    def properties(self) -> JobProperties:
+        """The document's ``properties``, as they were read."""
+        properties: JobProperties = self.record.document["properties"]
+        return properties
+
+    @property
+    def cluster(self) -> str:
+        """The key of its cluster."""
+        return self.properties["cluster"]["id"].lower()
+
+    @property
+    def node_count(self) -> int:
+        """How many nodes it needs."""
+        return self.properties["nodeCount"]
+
+    @property
+    def priority(self) -> str:
+        """Its priority in the queue."""
+        return self.properties.get("schedulingPriority", JobPriority.NORMAL)
+
+    @property
+    def waiting_since(self) -> float:
+        """Since when it has been waiting, in seconds since 1970."""
+        return self.queued or read_moment(self.properties["creationTime"]).timestamp()
+
+    @property
+    def is_deleting(self) -> bool:
+        """Whether it is being deleted."""
+        return self.properties["provisioningState"] == ProvisioningState.DELETING
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its state is final."""
+        return self.state in ENDED
+
+    @property
+    def uuid(self) -> str:
+        """The name of the folder that holds its tasks."""
+        return str(self.record.private["uuid"])
+
+    @property
+    def keys(self) -> Mapping[str, str]:
+        """The keys that its creation gave, by storage account."""
+        keys: Mapping[str, str] = self.record.private.get("keys", {})
+        return keys
+
+    @property
+    def secrets(self) -> Mapping[str, str]:
+        """Its secret variables."""
+        secrets: Mapping[str, str] = self.record.private.get("secrets", {})
+        return secrets
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The fields of its creation that have no effect, one sentence each."""
+        return tuple(self.record.private.get("warnings", ()))
+
+    @property
+    def asked(self) -> Document:
+        """What a repeated creation is compared with."""
+        asked: Document = self.record.private["asked"]
+        return asked
+
+    def in_state(self, state: str, time: str) -> StoredJob:
+        """Returns the job in a state since a time."""
+        return evolve(self, state=state, changed=time)

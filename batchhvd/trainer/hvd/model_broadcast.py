@@ -1,0 +1,110 @@
+"""The same start for all ranks: one rank sends its weights and the state of its optimizer to the others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import keras
+
+from batchhvd.errors import SpecError
+from batchhvd.trainer.hvd.collective import broadcast_object
+from batchhvd.trainer.hvd.optimizer import prepare
+from batchhvd.trainer.hvd.variable import as_array
+from batchhvd.trainer.hvd.world import world
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+
+
+class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+    """Sends the weights and the optimizer's state of one rank to all ranks before the first step.
+
+    Put it first in the list, also after a checkpoint was restored. A model that its first batch would build is built
+    from the shape of that batch; if the shape is unknown, the broadcast follows the first step.
+
+    Args:
+        root_rank: the rank whose state is sent.
+        device, local_variables: Horovod's; only the defaults are supported.
+    """
+
+    def __init__(self, root_rank: int = 0, device: str = "", local_variables: object = None) -> None:
+        super().__init__()
+        if local_variables:
+            raise SpecError("local_variables is not supported", remedy="leave it out: all weights are broadcast")
+        self.root_rank = root_rank
+        self.done = False
+
+    def set_model(self, model: keras.Model) -> None:
+        """Prepares the model's step for several ranks, before Keras compiles it."""
+        super().set_model(model)
+        prepare(model)
+
+    def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:
+        """Broadcasts, or schedules the broadcast if the model is not built yet."""
+        self.done = False
+        if _is_built(self.model):
+            self._broadcast()
+        else:
+            self._build_first()
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
+        """Broadcasts after the first step if it was not possible before."""
+        if not self.done:
+            self._broadcast()
+
+    def _broadcast(self) -> None:
+        broadcast_model(self.model, self.root_rank)
+        self.done = True
+
+    def _build_first(self) -> None:
+        """Builds the model and broadcasts just before the first step, when the shape of the data is known."""
+        step = self.model.train_function
+
+        def first(data: object) -> object:
+            self.model.train_function = step
+            if _build(self.model, data):
+                self._broadcast()
+            return step(data)
+
+        self.model.train_function = first
+
+
+def _is_built(model: keras.Model) -> bool:
+    return bool(model.built) and bool(model.weights)
+
+
+def _build(model: keras.Model, iterator: object) -> bool:
+    """Builds a model from the shapes of its data; False if they are unknown or the model cannot use them."""
+    spec = getattr(iterator, "element_spec", None)
+    if spec is None:
+        return False
+    inputs = spec[0] if isinstance(spec, (tuple, list)) else spec
+    try:
+        model(keras.tree.map_structure(lambda part: keras.KerasTensor(part.shape, part.dtype.name), inputs))
+    except (TypeError, ValueError, AttributeError, NotImplementedError, RuntimeError):
+        # A model whose call needs numbers cannot be built from shapes: the caller broadcasts after the first step.
+        return False
+    return _is_built(model)
+
+
+def broadcast_model(model: keras.Model, root_rank: int = 0) -> None:
+    """Sends the weights of a built model and the state of its optimizer from one rank to all ranks."""
+    optimizer = model.optimizer
+    if optimizer is not None and not optimizer.built:
+        optimizer.build(model.trainable_variables)
+    variables = [*model.weights, *(optimizer.variables if optimizer is not None else ())]
+    if world().size == 1:
+        return
+    mine = world().rank == root_rank
+    sent: list[np.ndarray] = [as_array(variable) for variable in variables] if mine else []
+    received = broadcast_object(sent, root_rank, "variables")
+    if len(received) != len(variables):
+        raise SpecError(
+            f"rank {root_rank} has {len(received)} variables and rank {world().rank} has {len(variables)}",
+            remedy="build the same model on all ranks",
+        )
+    if not mine:
+        for variable, array in zip(variables, received, strict=True):
+            variable.assign(array)
