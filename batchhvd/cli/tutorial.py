@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -31,12 +34,24 @@ def tutorial(context: CliContext, root: Path | None, script: Path | None, model:
 
     chosen = {"script": script, "model": model if model is not None else "" if script else None}
     given = {name: value for name, value in {**options, **chosen}.items() if value is not None}
-    signal.signal(signal.SIGTERM, _interrupt)
     place = root or Path(context.root or "run/tutorial")
-    code = flow.run(flow.TutorialOptions(root=place, **given), context.console(), live=context.progress)
+    with _interrupted_by_sigterm():
+        code = flow.run(flow.TutorialOptions(root=place, **given), context.console(), live=context.progress)
     raise click.exceptions.Exit(code)
 
 
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """Ends on SIGTERM as on Ctrl-C, after cleaning up; the handler of before is back afterwards."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    """Ends on SIGTERM as on Ctrl-C: with everything cleaned up."""
     raise KeyboardInterrupt
