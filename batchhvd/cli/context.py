@@ -11,17 +11,13 @@ from attrs import define
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from batchhvd.resources.experiment import Experiment
-    from batchhvd.resources.group import ResourceGroup
-    from batchhvd.resources.session import Session
-    from batchhvd.resources.storage_account import StorageAccount
-    from batchhvd.resources.workspace import Workspace
+    from batchhvd import Experiment, ResourceGroup, Session, StorageAccount, Workspace
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @define
-class Settings:
+class CliContext:
     """The options that stand before the command.
 
     Attributes:
@@ -75,9 +71,9 @@ def _tell(line: str) -> None:
     click.secho(line, dim=True, err=True)
 
 
-def pass_settings(command: Callable[..., Any]) -> Callable[..., Any]:
+def with_context(command: Callable[..., Any]) -> Callable[..., Any]:
     """Gives a command, as its first argument, the options that stand before it."""
-    return click.make_pass_decorator(Settings, ensure=True)(command)
+    return click.make_pass_decorator(CliContext, ensure=True)(command)
 
 
 _SCOPES = {

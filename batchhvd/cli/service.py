@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from batchhvd.cli.context import Settings, pass_settings
+from batchhvd.cli.context import CliContext, with_context
 from batchhvd.cli.printing import shown
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ NOT_RUNNING = 4
 
 @click.command()
 @click.option("--engine", default="processes", show_default=True, help="what runs the jobs")
-@click.option("--option", "settings_of_engine", multiple=True, metavar="NAME=VALUE", help="a setting of the engine")
+@click.option("--option", "engine_options", multiple=True, metavar="NAME=VALUE", help="a setting of the engine")
 @click.option(
     "--prepare",
     type=click.Choice(["overlay", "host", "skip"]),
@@ -42,11 +42,11 @@ NOT_RUNNING = 4
 @click.option("--tls", is_flag=True, help="also speak https, and be the proxy for Azure's own names")
 @click.option("--detach", is_flag=True, help="return as soon as it answers")
 @click.option("--stop", is_flag=True, help="end the one that runs")
-@pass_settings
+@with_context
 def serve(
-    settings: Settings,
+    context: CliContext,
     engine: str,
-    settings_of_engine: tuple[str, ...],
+    engine_options: tuple[str, ...],
     prepare: str,
     directories: tuple[str, ...],
     port: int,
@@ -61,13 +61,13 @@ def serve(
     """
     from batchhvd.wire import local_service
 
-    root = _root(settings)
+    root = _root(context)
     if stop:
         click.echo("ended" if local_service.stop(root) else f"no service runs in {root}", err=True)
         return
     options = ["--engine", engine, "--prepare", prepare, "--port", str(port), "--idle", str(idle)]
     options += ["--tls"] if tls else []
-    options += [f"--option={setting}" for setting in settings_of_engine]
+    options += [f"--option={setting}" for setting in engine_options]
     options += [f"--allow-directory={directory}" for directory in directories]
     process = local_service.start(root, *options, attached=not detach)
     try:
@@ -102,10 +102,10 @@ def _announce(process: subprocess.Popen[bytes], root: str) -> None:
         raise
 
 
-def _root(settings: Settings) -> str:
+def _root(context: CliContext) -> str:
     from batchhvd.wire.local_service import resolved_root
 
-    return resolved_root(settings.root)
+    return resolved_root(context.root)
 
 
 @click.command()
@@ -113,15 +113,15 @@ def _root(settings: Settings) -> str:
     "--open", "page", is_flag=True, help="print the status page's link, and open it where there is a terminal"
 )
 @shown
-@pass_settings
-def status(settings: Settings, page: bool) -> Any:
+@with_context
+def status(context: CliContext, page: bool) -> Any:
     """Says whether the local service runs, and what is in it.
 
     Starts nothing; ends with exit code 4 where none runs. The link of --open holds the token: keep it to yourself.
     """
     from batchhvd.wire import local_service
 
-    root = _root(settings)
+    root = _root(context)
     found = local_service.find(root)
     if found is None:
         click.echo(f"no service runs in {root}; start it with `batchhvd serve`", err=True)
@@ -131,7 +131,7 @@ def status(settings: Settings, page: bool) -> Any:
     click.echo(
         f"{found.endpoint}  engine {found.engine}, process {found.pid}, since {found.started}, root {root}", err=True
     )
-    return _inventory(settings)
+    return _inventory(context)
 
 
 def _open(found: LocalService) -> None:
@@ -159,10 +159,10 @@ def _lead(path: Path, link: str) -> Path:
     return path
 
 
-def _inventory(settings: Settings) -> list[dict[str, Any]]:
+def _inventory(context: CliContext) -> list[dict[str, Any]]:
     """Lists the clusters and jobs of all groups."""
     rows = []
-    for group in settings.session().groups():
+    for group in context.session().groups():
         for workspace in group.workspaces():
             place = f"{group.name}/{workspace.name}"
             for cluster in workspace.clusters():

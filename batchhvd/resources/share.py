@@ -18,7 +18,7 @@ from batchhvd.resources.base import Parent, Resource
 from batchhvd.resources.file_entry import FileEntry
 from batchhvd.spec.mounts import Mount
 from batchhvd.transfer import copy as transfer
-from batchhvd.transfer.copy import Progress, Transfer
+from batchhvd.transfer.copy import Transfer, TransferProgress
 from batchhvd.transfer.selection import fixed_folder, is_pattern, local_files, matches, target_here, target_in_share
 from batchhvd.wire.models import Document
 
@@ -127,7 +127,7 @@ class FileShare(Resource):
         to: str = "",
         *,
         parallel: int = 8,
-        progress: Progress | None = None,
+        progress: TransferProgress | None = None,
     ) -> Transfer:
         """Copies a file, a folder or all files that match a pattern to the share; unchanged files are skipped.
 
@@ -154,7 +154,7 @@ class FileShare(Resource):
         to: str | os.PathLike[str] = ".",
         *,
         parallel: int = 8,
-        progress: Progress | None = None,
+        progress: TransferProgress | None = None,
     ) -> Transfer:
         """Copies a file, a directory or all files that match a pattern from the share; unchanged files are skipped.
 
