@@ -12,7 +12,7 @@ import click
 from attrs import asdict, has
 
 if TYPE_CHECKING:
-    from batchhvd.resources.base import Resource
+    from batchhvd import Resource
 
 FORMATS = ("table", "json")
 

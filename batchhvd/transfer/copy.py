@@ -32,7 +32,7 @@ _WRITTEN = "batchhvd_written"  # metadata: when the file with the MD5 of its pro
 _AHEAD = 4  # pieces of one file that are under way at once
 _TRIES = 3  # downloads of one file that is written meanwhile
 
-Progress = Callable[[int, int], None]
+TransferProgress = Callable[[int, int], None]
 """Takes the bytes that are done and the bytes in all, each time that they change; from any thread, one at a time."""
 
 
@@ -66,7 +66,7 @@ class Transfer:
 class _Meter:
     """Counts bytes over all threads."""
 
-    report: Progress | None
+    report: TransferProgress | None
     total: int = 0
     done: int = 0
     sent: int = 0
@@ -100,7 +100,7 @@ def upload(
     *,
     make_folder: Callable[[str], None],
     parallel: int = 8,
-    progress: Progress | None = None,
+    progress: TransferProgress | None = None,
 ) -> Transfer:
     """Copies files to a share.
 
@@ -128,7 +128,11 @@ def upload(
 
 
 def download(
-    client: ShareClient, targets: Sequence[tuple[str, Path]], *, parallel: int = 8, progress: Progress | None = None
+    client: ShareClient,
+    targets: Sequence[tuple[str, Path]],
+    *,
+    parallel: int = 8,
+    progress: TransferProgress | None = None,
 ) -> Transfer:
     """Copies files from a share.
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from batchhvd.cli import main as cli
-from batchhvd.wire import local_service as localservice
+from batchhvd.wire import local_service
 
 COMMAND = [sys.executable, "-m", "batchhvd"]
 
@@ -53,7 +53,7 @@ def test_a_service_is_served_found_and_stopped(
     # A program of its own: what it starts must hold neither its pipes nor its session.
     done = subprocess.run([*COMMAND, "serve", "--detach"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    found = localservice.running(root)
+    found = local_service.find(root)
     assert found is not None
     assert found.endpoint in done.stderr
     assert cli.run(["group", "list", "-o", "json"]) == 0
@@ -61,19 +61,19 @@ def test_a_service_is_served_found_and_stopped(
     assert cli.run(["serve"]) == 3  # there is one already
     assert cli.run(["serve", "--stop"]) == 0
     assert capsys.readouterr().err == "ended\n"
-    assert localservice.running(root) is None
-    assert not localservice.stop(root)
+    assert local_service.find(root) is None
+    assert not local_service.stop(root)
     poll(lambda: not Path(f"/proc/{found.pid}").exists(), 5)
 
 
 def test_ctrl_c_ends_a_service_in_the_foreground(root: Path, poll: Callable[..., Any]) -> None:
     process = subprocess.Popen([*COMMAND, "serve"], stderr=subprocess.PIPE, text=True)
-    poll(lambda: localservice.running(root) and (root / "endpoint").exists(), 60)
+    poll(lambda: local_service.find(root) and (root / "endpoint").exists(), 60)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130
     assert said.splitlines()[-1] == "interrupted"
-    assert localservice.running(root) is None
+    assert local_service.find(root) is None
 
 
 def test_an_export_is_a_script_and_needs_no_service(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
