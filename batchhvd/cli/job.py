@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchhvd.cli.context import CliContext, Command, scope, with_context
+from batchhvd.cli.failure import end_as
 from batchhvd.cli.printing import display, formatted, printed, shown
 from batchhvd.cli.verb import common
 
@@ -134,8 +135,7 @@ def _end(found: Job) -> None:
     try:
         found.wait("succeeded", timeout=60)
     except JobFailedError as error:
-        click.secho(str(error), fg="red", err=True)
-        raise click.exceptions.Exit(error.exit_code or 1) from error
+        end_as(found, error)
 
 
 @job.command("wait")
@@ -153,8 +153,7 @@ def wait(context: CliContext, name: str, until: str, timeout: float | None, **wh
     try:
         return found.wait(until, timeout=timeout, report=context.report())
     except JobFailedError as error:
-        click.secho(str(error), fg="red", err=True)
-        raise click.exceptions.Exit(error.exit_code or 1) from error
+        end_as(found, error)
 
 
 @job.command("metrics")
