@@ -5,17 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from batchhvd.cli.context import CliContext, Command, scope, with_context
 from batchhvd.cli.failure import end_as
-from batchhvd.cli.printing import display, formatted, printed, shown
+from batchhvd.cli.printing import Format, formatted, printed, shown
 from batchhvd.cli.verb import common
 
 if TYPE_CHECKING:
-    from batchhvd import FileEntry, Job
+    from batchhvd import FileEntry, Job, Verdict
 
 _HERE = ("group", "workspace", "experiment")
 
@@ -161,11 +161,11 @@ def wait(context: CliContext, name: str, until: str, timeout: float | None, **wh
 @scope(*_HERE)
 @formatted
 @with_context
-def metrics(context: CliContext, name: str, output: str | None, expression: Any, **where: str) -> None:
+def metrics(context: CliContext, name: str, form: Format, **where: str) -> None:
     """Lists what the job NAME has said of each epoch."""
     found = context.experiment(**where).job(name).metrics()
-    if output or expression is not None or not found:
-        display(list(found), output, expression)
+    if form.chosen or not found:
+        form.show(list(found))
         return
     from batchhvd.views import terminal
 
@@ -189,7 +189,7 @@ def files(context: CliContext, name: str, output_directory: str, folder: str, **
 @scope(*_HERE)
 @shown
 @with_context
-def explain(context: CliContext, name: str, **where: str) -> Any:
+def explain(context: CliContext, name: str, **where: str) -> Verdict:
     """Says why the job NAME waits or failed, and what to do next."""
     return context.experiment(**where).job(name).explain().for_shell()
 
