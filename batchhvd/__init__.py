@@ -1,4 +1,4 @@
-"""batchhvd: Batch AI's resource model, alive again.
+"""batchhvd: Batch AI's resource model, running again.
 
 The public names are here. Most are loaded when they are first used, so that importing the package costs next to nothing
 and brings neither Azure's packages nor Keras along.
@@ -30,17 +30,21 @@ from batchhvd.errors import (
 )
 
 if TYPE_CHECKING:
-    from batchhvd.advice.explain import Cause, Verdict
+    from batchhvd.advice.explain import Verdict
     from batchhvd.advice.plan import Plan
+    from batchhvd.logs.progress import Progress
     from batchhvd.logs.stream import LogStream
-    from batchhvd.resources.base import Listing, Reason, Resource
+    from batchhvd.resources.base import Listing, Resource
     from batchhvd.resources.cluster import Cluster, NodeCounts
+    from batchhvd.resources.experiment import Experiment
+    from batchhvd.resources.file_entry import FileEntry
+    from batchhvd.resources.group import ResourceGroup
     from batchhvd.resources.job import Job
     from batchhvd.resources.metrics import Metrics
-    from batchhvd.resources.output_file import OutputFile
     from batchhvd.resources.session import Session, connect, local
-    from batchhvd.resources.storage import Entry, FileShare, StorageAccount
-    from batchhvd.resources.workspace import Experiment, ResourceGroup, Workspace
+    from batchhvd.resources.share import FileShare
+    from batchhvd.resources.storage_account import StorageAccount
+    from batchhvd.resources.workspace import Workspace
     from batchhvd.spec.cluster import AutoScale, ClusterSpec
     from batchhvd.spec.job import (
         CustomMpi,
@@ -54,18 +58,20 @@ if TYPE_CHECKING:
         Volume,
     )
     from batchhvd.transfer.copy import Transfer
+    from batchhvd.wire.facts.causes import Cause
+    from batchhvd.wire.reasons import Reason
 
 # Where each of the other names is defined.
 _LAZY = {
     "AutoScale": "spec.cluster",
-    "Cause": "advice.explain",
+    "Cause": "wire.facts.causes",
     "Cluster": "resources.cluster",
     "ClusterSpec": "spec.cluster",
     "CustomMpi": "spec.job",
     "CustomToolkit": "spec.job",
-    "Entry": "resources.storage",
-    "Experiment": "resources.workspace",
-    "FileShare": "resources.storage",
+    "Experiment": "resources.experiment",
+    "FileEntry": "resources.file_entry",
+    "FileShare": "resources.share",
     "Horovod": "spec.job",
     "InputDirectory": "spec.job",
     "Job": "resources.job",
@@ -77,13 +83,13 @@ _LAZY = {
     "NodeCounts": "resources.cluster",
     "OtherToolkit": "spec.job",
     "OutputDirectory": "spec.job",
-    "OutputFile": "resources.output_file",
     "Plan": "advice.plan",
-    "Reason": "resources.base",
+    "Progress": "logs.progress",
+    "Reason": "wire.reasons",
     "Resource": "resources.base",
-    "ResourceGroup": "resources.workspace",
+    "ResourceGroup": "resources.group",
     "Session": "resources.session",
-    "StorageAccount": "resources.storage",
+    "StorageAccount": "resources.storage_account",
     "Transfer": "transfer.copy",
     "Verdict": "advice.explain",
     "Volume": "spec.job",
@@ -105,8 +111,8 @@ __all__ = [
     "CustomToolkit",
     "EngineError",
     "EngineMissingError",
-    "Entry",
     "Experiment",
+    "FileEntry",
     "FileShare",
     "Horovod",
     "HorovodBrokenError",
@@ -123,8 +129,8 @@ __all__ = [
     "NotFoundError",
     "OtherToolkit",
     "OutputDirectory",
-    "OutputFile",
     "Plan",
+    "Progress",
     "Reason",
     "Resource",
     "ResourceFailedError",

@@ -2,20 +2,20 @@
 
     BatchHvdError
     ├── ServiceError            the service rejected the request
-    │   ├── NotFoundError       404: the resource, or its parent, is not there
-    │   ├── ConflictError       409: it exists already, or is busy
-    │   ├── BadRequestError     400 and other 4xx: the request is wrong as it stands
+    │   ├── NotFoundError       404: the resource or its parent does not exist
+    │   ├── ConflictError       409: it exists already or is busy
+    │   ├── BadRequestError     400 and other 4xx: the request is wrong
     │   ├── AccessDeniedError   401, 403: no token, a wrong key, an expired link
-    │   ├── ServiceRetiredError  Batch AI was asked of public Azure, where it ended in 2019
+    │   ├── ServiceRetiredError  public Azure, which ended Batch AI in 2019
     │   └── UnavailableError    429, 5xx or no connection, after all retries
     ├── WaitTimeoutError        (also TimeoutError) the deadline passed
     ├── ResourceFailedError     a state from which the goal cannot be reached
-    │   └── JobFailedError      a job ended otherwise than well
+    │   └── JobFailedError      a job failed or was terminated
     ├── SpecError               (also ValueError) job.json, cluster.json or arguments
-    ├── EngineError             an engine's command failed, or the engine cannot do it
+    ├── EngineError             an engine's command failed, or the engine does not support it
     │   └── EngineMissingError  (also ImportError) the engine's programs are not installed
-    └── HorovodMissingError     (also ImportError) training needs Horovod and there is none
-        └── HorovodBrokenError  Horovod is there but not built for this Keras backend
+    └── HorovodMissingError     (also ImportError) training needs Horovod, which is not installed
+        └── HorovodBrokenError  Horovod is not built for this Keras backend
 
 A message says what happened, to which resource, and what to do next; the evidence is in attributes too.
 """
@@ -33,10 +33,10 @@ class BatchHvdError(Exception):
 class ServiceError(BatchHvdError):
     """The service rejected the request.
 
-    Each class carries the status and the code that it stands for; what is given for one error comes before them.
+    Each class carries the status and the code that it stands for; an error may have others.
 
     Attributes:
-        status: HTTP status, or None if the class stands for none and no answer came.
+        status: HTTP status, or None if no answer came and the class stands for none.
         code: the service's error code, such as ``"ResourceNotFound"``.
         target: the field that is wrong, as a JSON pointer, or the resource's id.
         details: the service's own list of ``{"code", "message"}``.
@@ -65,7 +65,7 @@ class ServiceError(BatchHvdError):
 
 
 class NotFoundError(ServiceError):
-    """The resource, or one of its parents, is not there."""
+    """The resource or one of its parents does not exist."""
 
     status = 404
     code = "ResourceNotFound"
@@ -79,7 +79,7 @@ class ConflictError(ServiceError):
 
 
 class BadRequestError(ServiceError):
-    """The request is wrong as it stands; sending it again changes nothing."""
+    """The request is wrong; sending it again does not help."""
 
     status = 400
     code = "BadRequest"
@@ -93,14 +93,14 @@ class AccessDeniedError(ServiceError):
 
 
 class ServiceRetiredError(ServiceError):
-    """Batch AI was asked of public Azure, which ended the service in 2019."""
+    """The request went to public Azure, which ended Batch AI in 2019."""
 
 
 class UnavailableError(ServiceError):
     """Nothing answered, or the service is overloaded, after all retries.
 
     Attributes:
-        retry_after: seconds the service asked to wait, or None.
+        retry_after: seconds to wait as the service asks, or None.
     """
 
     def __init__(self, message: str, *, retry_after: float | None = None, **evidence: Any) -> None:
@@ -137,14 +137,14 @@ class ResourceFailedError(BatchHvdError):
 
 
 class JobFailedError(ResourceFailedError):
-    """A job ended otherwise than well.
+    """A job failed or was terminated.
 
     Attributes:
-        exit_code: the job's exit code (128 + n for signal n), or None where nothing ran.
-        node: the name of the node where it failed first, or "".
+        exit_code: the job's exit code (128 + n for signal n), or None if nothing ran.
+        node: the name of the first node that failed, or "".
         rank: the first failing rank, or None.
         tail: the last lines of that rank's output.
-        files: names of the log files that tell more.
+        files: names of the log files with more details.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class SpecError(BatchHvdError, ValueError):
         pointer: JSON pointer of the wrong value (RFC 6901), "" for the whole document.
         problem: what is wrong.
         remedy: what would be right.
-        file, line, column: where it stands, for files (from 1), else "" and 0.
+        file, line, column: its position in a file (from 1), otherwise "" and 0.
     """
 
     def __init__(
@@ -198,11 +198,11 @@ class SpecError(BatchHvdError, ValueError):
 
 
 class EngineError(BatchHvdError):
-    """An engine's command failed, or the engine cannot do what was asked.
+    """An engine's command failed, or the engine does not support the request.
 
     Attributes:
         engine: the engine's name.
-        command: the command that failed, "" where none ran.
+        command: the command that failed, or "" if none ran.
         exit_code: its exit code, or None.
         output: what it printed.
     """
@@ -228,11 +228,11 @@ class EngineMissingError(EngineError, ImportError):
 
 
 class HorovodMissingError(BatchHvdError, ImportError):
-    """Training on several ranks needs Horovod, and there is none.
+    """Training on several ranks needs Horovod, which is not installed.
 
     Attributes:
         found: what was found instead.
-        remedy: the one command that mends it.
+        remedy: the one command that fixes it.
     """
 
     def __init__(self, message: str, *, found: str = "", remedy: str = "") -> None:
@@ -252,8 +252,8 @@ def translate(error: Exception, *, what: str = "", remedy: str = "") -> BatchHvd
 
     Args:
         error: what an Azure client raised; an error of this package comes back as it is.
-        what: what was asked of which resource, such as ``"job 'cifar' cannot be read"``.
-        remedy: what to do next, where the caller knows better than the class does.
+        what: what was requested of which resource, such as ``"job 'cifar' cannot be read"``.
+        remedy: what to do next, if the caller knows better than the class does.
     """
     if isinstance(error, BatchHvdError):
         return error
@@ -277,9 +277,9 @@ def translate(error: Exception, *, what: str = "", remedy: str = "") -> BatchHvd
 _NEXT: dict[type[ServiceError], str] = {
     ServiceError: "Look into the service's log for the reason, then send the request again",
     NotFoundError: "Check the name, or create the resource first",
-    ConflictError: "Wait until it is free, delete it first, or take another name",
+    ConflictError: "Wait until it is free, delete it first, or use another name",
     BadRequestError: "Correct the request and send it again",
-    AccessDeniedError: "Check the credential, key or link; ask for a new one where it has expired",
+    AccessDeniedError: "Check the credential, key or link; ask for a new one if it has expired",
     ServiceRetiredError: (
         "Run the job on this machine with batchhvd.local(), or connect() to a service of your own; "
         "groups, storage accounts and file shares work there as before"
@@ -295,7 +295,7 @@ _BY_STATUS: dict[int, type[ServiceError]] = {
     412: ConflictError,
     429: UnavailableError,
 }
-# What Resource Manager answers where the provider is not, or no longer, known.
+# What Resource Manager answers if it does not know the provider, or no longer does.
 _UNKNOWN_PROVIDER = frozenset(
     {"invalidresourcenamespace", "missingsubscriptionregistration", "noregisteredproviderfound"}
 )
@@ -352,7 +352,7 @@ class _Answer:
     def retry_after(self) -> float | None:
         try:
             return float(self.header("Retry-After"))
-        except ValueError:  # absent, or a date, which nobody here needs
+        except ValueError:  # absent, or a date, which is not needed here
             return None
 
 

@@ -24,7 +24,7 @@ from typing import Any
 import batchhvd
 from batchhvd import CustomToolkit, JobSpec
 from batchhvd.resources.session import Session
-from batchhvd.wire import local_service as localservice
+from batchhvd.wire import local_service
 
 GOAL = {
     "import_s": 0.15,
@@ -44,7 +44,7 @@ def service(folder: str) -> Iterator[Session]:
         with batchhvd.local(folder) as session:
             yield session
     finally:
-        localservice.stop(Path(folder))
+        local_service.stop(Path(folder))
 
 
 def main() -> int:
@@ -95,7 +95,7 @@ class Bench:
     def __init__(self, session: Any) -> None:
         group = session.create_group("bench")
         workspace = group.create_workspace("w")
-        self.share = group.create_storage("benchstore").create_share("files")
+        self.share = group.create_storage_account("benchstore").create_share("files")
         self.share.create_directory("logs")
         self.cluster = workspace.create_cluster("c", vm_size="Standard_NC6", nodes=2).wait(timeout=30)
         self.experiment = workspace.create_experiment("e")

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import batchhvd
 from batchhvd import Horovod, JobSpec
-from batchhvd.cli.tutorial import SCRIPT
+from batchhvd.cli.walkthrough import SCRIPT
 from batchhvd.resources.job import Job
 from batchhvd.trainer.epoch_records import read_records
 from batchhvd.wire.local_service import stop
@@ -97,7 +97,7 @@ class Place:
         workspace = group.create_workspace("w")
         experiment = workspace.create_experiment("e")
         cluster = workspace.create_cluster("c", vm_size="Standard_NC6", nodes=RANKS)
-        share = group.create_storage("account").create_share("share")
+        share = group.create_storage_account("account").create_share("share")
         share.upload(SCRIPT)
         mount = share.mount("share")
         cluster.wait(timeout=60)

@@ -21,10 +21,10 @@ from playwright.sync_api import Browser, Page, sync_playwright
 import batchhvd
 from batchhvd import CustomToolkit, JobSpec
 from batchhvd.resources.cluster import Cluster
+from batchhvd.resources.experiment import Experiment
 from batchhvd.resources.job import Job
-from batchhvd.resources.storage import FileShare
-from batchhvd.resources.workspace import Experiment
-from batchhvd.wire import local_service as localservice
+from batchhvd.resources.share import FileShare
+from batchhvd.wire import local_service
 
 FLAGS = [
     "--no-sandbox",
@@ -91,14 +91,14 @@ def world() -> Iterator[tuple[Path, Experiment, Cluster, FileShare]]:
         try:
             group = session.create_group("batchai.horovod", location="eastus")
             workspace = group.create_workspace("batchaidev")
-            share = group.create_storage("mystorageaccount").create_share("myshare")
+            share = group.create_storage_account("mystorageaccount").create_share("myshare")
             Path(folder, "training.py").write_text(TRAINING, encoding="utf-8")
             share.upload(Path(folder, "training.py"))
             cluster = workspace.create_cluster("nc6cluster", vm_size="Standard_NC6", nodes=4)
             yield Path(folder), workspace.create_experiment("cifar"), cluster.wait(), share
             group.delete()
         finally:
-            localservice.stop(folder)
+            local_service.stop(folder)
 
 
 def submit(experiment: Experiment, cluster: Cluster, share: FileShare, name: str, how: str, nodes: int) -> Job:

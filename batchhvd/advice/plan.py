@@ -1,6 +1,7 @@
-"""What a job would do, said before anything is done: nodes, ranks, command, variables, files, and what is odd about it.
+"""What a job would do, said before anything is done: nodes, ranks, command, variables, files, and what looks odd.
 
-``Experiment.plan`` looks at the service and asks here; nothing is created.
+``Experiment.plan_job`` looks at the service and asks here; nothing is created. What the service would reject, it says
+itself, in a dry run; this module adds what only the client knows: the files on the shares, and what all of it means.
 """
 
 from __future__ import annotations
@@ -8,11 +9,12 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from attrs import asdict, field, frozen
 
-from batchhvd.spec.job import CustomMpi, CustomToolkit, Horovod, JobSpec, Mount, OtherToolkit
+from batchhvd.spec.job import CustomMpi, CustomToolkit, Horovod, JobSpec, Mount
+from batchhvd.wire.facts.documents import Body
 from batchhvd.wire.facts.mount_roots import JOB_ROOT
 
 ROOT = f"${JOB_ROOT}"
@@ -39,12 +41,12 @@ _SUCCESSORS = {
 
 @frozen
 class MountPlan:
-    """A share as the job would find it.
+    """A share as the job would see it.
 
     Attributes:
         path: where it is mounted.
         account, share: which share it is.
-        found: whether account and share are there.
+        found: whether account and share exist.
     """
 
     path: str
@@ -55,13 +57,12 @@ class MountPlan:
 
 @frozen
 class NodePlan:
-    """What would happen on one node.
+    """What would run on one node.
 
     Attributes:
         index: its number in the job, from 0.
         ranks: the numbers of the ranks that it runs.
-        variables: what its processes find in their environment, beside what the node itself has; secrets are not among
-            them.
+        variables: what its processes find in their environment, in addition to the node's own; without secrets.
     """
 
     index: int
@@ -81,9 +82,10 @@ class Plan:
         command: the command line of one rank; the node fills in its variables.
         preparation: the command line that runs on each node before, or None.
         logs: where the logs go, below the mount root.
-        mounts: the shares, and whether they are there.
-        problems: what would make it fail, a sentence each.
-        warnings: what is worth a second look.
+        mounts: the shares, and whether they exist.
+        problems: what would make it fail, a sentence each: first what the service rejects, then what the client sees.
+        warnings: what deserves a second look.
+        checked: whether the service has checked the job; only batchhvd's own can do so without creating it.
     """
 
     cluster: str
@@ -96,6 +98,7 @@ class Plan:
     mounts: tuple[MountPlan, ...]
     problems: tuple[str, ...] = field(default=())
     warnings: tuple[str, ...] = field(default=())
+    checked: bool = False
 
     @property
     def ranks(self) -> int:
@@ -104,13 +107,12 @@ class Plan:
 
     @property
     def good(self) -> bool:
-        """Whether nothing speaks against it."""
+        """Whether there are no problems."""
         return not self.problems
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> Body:
         """Returns it as a dictionary of plain values."""
-        found: dict[str, Any] = asdict(self)
-        return found
+        return asdict(self)
 
     def table(self) -> list[tuple[str, str]]:
         """Returns it as rows of a name and a text."""
@@ -129,7 +131,7 @@ class Plan:
         ]
 
     def __str__(self) -> str:
-        """Says it on some lines, one for each row of the table."""
+        """Returns it as text, one line for each row of the table."""
         return "\n".join(f"{name:<12} {text}" for name, text in self.table())
 
     def _repr_html_(self) -> str:
@@ -142,8 +144,8 @@ class Plan:
         return list(self.nodes[0].variables.items()) if self.nodes else []
 
 
-class Survey(Protocol):
-    """What a plan has to know of the service.
+class ServiceFacts(Protocol):
+    """What a plan needs to know about the service.
 
     Attributes:
         local: whether it is the service of this machine.
@@ -153,27 +155,32 @@ class Survey(Protocol):
     def local(self) -> bool:
         """Whether it is the service of this machine."""
 
+    def refusals(self, spec: JobSpec, name: str) -> Sequence[str] | None:
+        """Returns what the service would reject, a sentence each; None if it cannot say so without creating the job."""
+
     def cluster(self) -> tuple[str, str, int] | None:
-        """Returns the cluster's name, kind of machine and how many nodes it can have; None where it is not there."""
+        """Returns the cluster's name, VM size and the most nodes that it can have; None if it does not exist."""
 
     def has_share(self, mount: Mount) -> bool:
-        """Says whether a mount's account and share are there."""
+        """Says whether a mount's account and share exist."""
 
     def has_file(self, mount: Mount, path: str) -> bool | None:
-        """Says whether a share has a file or folder; None where it could not be found out."""
+        """Says whether a share has a file or directory; None if that is not known."""
 
 
-def make(spec: JobSpec, name: str, survey: Survey) -> Plan:
+def make(spec: JobSpec, name: str, survey: ServiceFacts) -> Plan:
     """Returns what a job would do.
 
     Args:
-        spec: what it is made of.
+        spec: what the job consists of.
         name: the name it would have.
         survey: looks at the service.
     """
     known = survey.cluster()
     launch, command = _command(spec)
     mounts = tuple(MountPlan(m.path, m.account, m.share, survey.has_share(m)) for m in spec.mounts)
+    refusals = survey.refusals(spec, name)
+    found = _missing(spec, known, mounts) if refusals is None else _explained(refusals, spec, known, mounts)
     return Plan(
         cluster=known[0] if known else "",
         vm_size=known[1] if known else "",
@@ -183,8 +190,9 @@ def make(spec: JobSpec, name: str, survey: Survey) -> Plan:
         preparation=spec.preparation,
         logs=spec.logs,
         mounts=mounts,
-        problems=tuple(_problems(spec, known, mounts, survey)),
-        warnings=tuple(_warnings(spec, known, survey)),
+        problems=(*found, *_paths(spec, mounts, survey)),
+        warnings=tuple(_warnings(spec, known, survey, checked=refusals is not None)),
+        checked=refusals is not None,
     )
 
 
@@ -208,7 +216,7 @@ def _nodes(spec: JobSpec, name: str, launch: str) -> Iterator[NodePlan]:
 
 
 def _variables(spec: JobSpec, name: str, launch: str, ranks: int) -> Iterator[tuple[str, str]]:
-    """Yields what is known before; where the mount root lies, only the node knows.
+    """Yields what is known beforehand; only the node knows where the mount root is.
 
     Source: the published description names the variables of mounts and directories.
     """
@@ -223,49 +231,43 @@ def _variables(spec: JobSpec, name: str, launch: str, ranks: int) -> Iterator[tu
     yield from spec.environment.items()
 
 
-def _problems(
-    spec: JobSpec, known: tuple[str, str, int] | None, mounts: Sequence[MountPlan], survey: Survey
-) -> Iterator[str]:
+_Known = tuple[str, str, int] | None
+_CREATE_CLUSTER = "create it with workspace.create_cluster()"
+_CREATE_SHARE = "create it with create_share()"
+
+
+def _explained(refusals: Sequence[str], spec: JobSpec, known: _Known, mounts: Sequence[MountPlan]) -> Iterator[str]:
+    """Yields the service's refusals, with the call to make if the client knows it."""
+    calls = {"/properties/cluster/id": _CREATE_CLUSTER} if known is None else {}
+    if known is not None and known[2] < spec.nodes:
+        calls["/properties/nodeCount"] = f"cluster.resize({spec.nodes})"
+    for index, mount in enumerate(mounts):
+        if not mount.found:
+            calls[f"/properties/mountVolumes/azureFileShares/{index}/"] = _CREATE_SHARE
+    for text in refusals:
+        call = next((call for pointer, call in calls.items() if text.startswith(pointer)), "")
+        yield f"{text.rstrip('.')}: {call}" if call else text
+
+
+def _missing(spec: JobSpec, known: _Known, mounts: Sequence[MountPlan]) -> Iterator[str]:
+    """Yields what is missing on a service that does not check the job itself."""
     if known is None:
-        yield "the cluster is not there: create it with workspace.create_cluster()"
-    elif known[2] < spec.nodes:
-        yield f"it needs {spec.nodes} nodes, cluster {known[0]!r} has {known[2]} at most: cluster.resize({spec.nodes})"
-    if isinstance(spec.task, OtherToolkit):
-        yield f"{spec.task.wire} is not run here: use Horovod, CustomMpi or CustomToolkit"
+        yield f"the cluster does not exist: {_CREATE_CLUSTER}"
     for mount in mounts:
         if not mount.found:
-            yield f"share {mount.share!r} of account {mount.account!r} is not there: create it with create_share()"
-    yield from _paths(spec, [mount for mount in spec.mounts if _found(mount, mounts)], survey)
-    if survey.local:
-        yield from _limits(spec)
+            yield f"share {mount.share!r} of account {mount.account!r} does not exist: {_CREATE_SHARE}"
 
 
-def _limits(spec: JobSpec) -> Iterator[str]:
-    """Yields what the service of this machine does not do."""
-    for volume in spec.volumes:
-        if volume.kind == "azureBlobFileSystems":
-            yield f"{volume.kind} ({volume.path}): there are no blob containers here; use a file share"
-    for name, value in spec.secrets.items():
-        if isinstance(value, Mapping):
-            yield f"secret {name!r} refers to a key vault, and there is none here: give its value"
-
-
-def _found(mount: Mount, mounts: Sequence[MountPlan]) -> bool:
-    return any(one.found for one in mounts if one.path == mount.path)
-
-
-def _paths(spec: JobSpec, there: Sequence[Mount], survey: Survey) -> Iterator[str]:
-    """Yields what is wrong with the paths that the job names below its mounts."""
+def _paths(spec: JobSpec, mounts: Sequence[MountPlan], survey: ServiceFacts) -> Iterator[str]:
+    """Yields the files that the job names below its mounts and that do not exist."""
+    found = {mount.path for mount in mounts if mount.found}
+    there = [mount for mount in spec.mounts if mount.path in found]
     named = {"script": str(spec.task.script)} if isinstance(spec.task, Horovod) else {}
     named.update({f"input {directory.id}": str(directory.path) for directory in spec.inputs})
     for what, path in named.items():
         mount, inside = _locate(path, there)
         if mount is not None and survey.has_file(mount, inside) is False:
             yield f"{what} {path}: share {mount.share!r} has no {inside!r}: share.upload() it first"
-    places = [*(mount.path for mount in spec.mounts), *(volume.path for volume in spec.volumes)]
-    logs = path_of(spec.logs)
-    if logs is not None and not any(_below(logs, place) for place in places):
-        yield f"the logs go to {spec.logs}, where nothing is mounted: they would be lost"
 
 
 def _locate(path: str, mounts: Sequence[Mount]) -> tuple[Mount | None, str]:
@@ -288,26 +290,20 @@ def _below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder + "/")
 
 
-def _warnings(spec: JobSpec, known: tuple[str, str, int] | None, survey: Survey) -> Iterator[str]:
+def _warnings(spec: JobSpec, known: _Known, survey: ServiceFacts, *, checked: bool) -> Iterator[str]:
     yield from spec.warnings
+    if not checked:
+        yield "the service cannot check a job without creating it: what it would reject is not known"
     successor = _successor(known[1]) if known else ""
     if known and successor:
-        yield f"{known[1]} is retired in Azure; its successor is Standard_{successor}. Here it is a name only"
-    for volume in spec.volumes if survey.local else ():
-        if volume.kind == "unmanagedFileSystems":
-            yield (
-                f"{volume.path} is a directory of the machine: the service takes it only where its owner allows it "
-                "(batchhvd serve --allow-directory)"
-            )
+        yield f"{known[1]} is retired in Azure; its successor is Standard_{successor}. Here it is only a name"
     if spec.image and survey.local:
         yield f"the container image {spec.image} is not run here: the job runs on the machine itself"
     if spec.ranks > 1 and isinstance(spec.task, Horovod) and re.search(r"--(lr|learning[-_]rate)\b", spec.task.args):
         yield (
             f"a learning rate is given and {spec.ranks} ranks share each step: the trainer multiplies it by the ranks; "
-            "a script of your own has to do so itself"
+            "your own script has to do so itself"
         )
-    if isinstance(spec.task, (Horovod, CustomMpi)) and spec.ranks < spec.nodes:
-        yield f"{spec.ranks} ranks on {spec.nodes} nodes: {spec.nodes - spec.ranks} nodes would have nothing to do"
 
 
 def _successor(vm_size: str) -> str:
@@ -321,5 +317,5 @@ def _spread(nodes: Sequence[NodePlan]) -> str:
 
 
 def _mount_text(mount: MountPlan) -> str:
-    there = "" if mount.found else " (not there)"
+    there = "" if mount.found else " (does not exist)"
     return f"{ROOT}/{mount.path} is share {mount.share} of account {mount.account}{there}"

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from batchhvd.cli.context import Command, Settings, pass_settings, scope
+from batchhvd.cli.context import CliContext, Command, scope, with_context
 from batchhvd.cli.printing import shown
-from batchhvd.cli.resources import common
+from batchhvd.cli.verb import common
 
 if TYPE_CHECKING:
-    from batchhvd.resources.cluster import Cluster
-    from batchhvd.spec.cluster import AutoScale, ClusterSpec
+    from batchhvd import AutoScale, Cluster, ClusterSpec, Verdict
 
 
 @click.group()
@@ -56,12 +55,12 @@ def nodes(target: int | None, minimum: int | None, maximum: int | None) -> int |
 @click.option("--wait", is_flag=True, help="wait until its nodes are ready")
 @sized
 @shown
-@pass_settings
-def create(settings: Settings, name: str, group: str, workspace: str, wait: bool, **options: Any) -> Cluster:
+@with_context
+def create(context: CliContext, name: str, group: str, workspace: str, wait: bool, **options: Any) -> Cluster:
     """Creates a cluster, or shows the one that is there; its nodes come while you go on."""
     spec = _spec(**options)  # a mistake in it is said before a service is started for it
-    made = settings.workspace(group, workspace).create_cluster(name, spec)
-    return made.wait(timeout=3600, report=settings.report()) if wait else made
+    made = context.workspace(group, workspace).create_cluster(name, spec)
+    return made.wait(timeout=3600, report=context.report()) if wait else made
 
 
 def _spec(
@@ -103,9 +102,9 @@ def _key(text: str) -> str:
 @sized
 @click.option("--wait", is_flag=True, help="wait until the nodes have come or gone")
 @shown
-@pass_settings
+@with_context
 def resize(
-    settings: Settings,
+    context: CliContext,
     name: str,
     group: str,
     workspace: str,
@@ -118,8 +117,8 @@ def resize(
     wanted = nodes(target, minimum, maximum)
     if wanted is None:
         raise click.UsageError("give --target, or --min and --max")
-    resized = settings.workspace(group, workspace).cluster(name).resize(wanted)
-    return resized.wait(timeout=3600, report=settings.report()) if wait else resized
+    resized = context.workspace(group, workspace).cluster(name).resize(wanted)
+    return resized.wait(timeout=3600, report=context.report()) if wait else resized
 
 
 @cluster.command("wait")
@@ -127,11 +126,11 @@ def resize(
 @scope("group", "workspace")
 @click.option("--timeout", type=click.FloatRange(0), help="seconds (default: a week)")
 @shown
-@pass_settings
-def wait(settings: Settings, name: str, group: str, workspace: str, timeout: float | None) -> Cluster:
+@with_context
+def wait(context: CliContext, name: str, group: str, workspace: str, timeout: float | None) -> Cluster:
     """Waits until all its nodes are ready."""
-    found = settings.workspace(group, workspace).cluster(name)
-    return found.wait(timeout=timeout, report=settings.report())
+    found = context.workspace(group, workspace).cluster(name)
+    return found.wait(timeout=timeout, report=context.report())
 
 
 @cluster.command("explain")
@@ -139,15 +138,15 @@ def wait(settings: Settings, name: str, group: str, workspace: str, timeout: flo
 @click.option("--node", help="one of its nodes, by name")
 @scope("group", "workspace")
 @shown
-@pass_settings
-def explain(settings: Settings, name: str, node: str | None, group: str, workspace: str) -> Any:
+@with_context
+def explain(context: CliContext, name: str, node: str | None, group: str, workspace: str) -> Verdict:
     """Says why it is as it is, and what to do next."""
-    return settings.workspace(group, workspace).cluster(name).explain(node)
+    return context.workspace(group, workspace).cluster(name).explain(node).for_shell()
 
 
 common(
     cluster,
     ("group", "workspace"),
-    lambda settings, group, workspace, name: settings.workspace(group, workspace).cluster(name),
-    lambda settings, group, workspace: settings.workspace(group, workspace).clusters(),
+    lambda context, group, workspace, name: context.workspace(group, workspace).cluster(name),
+    lambda context, group, workspace: context.workspace(group, workspace).clusters(),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 from attrs import define
@@ -11,15 +11,13 @@ from attrs import define
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from batchhvd.resources.session import Session
-    from batchhvd.resources.storage import StorageAccount
-    from batchhvd.resources.workspace import Experiment, ResourceGroup, Workspace
+    from batchhvd import Experiment, ResourceGroup, Session, StorageAccount, Workspace
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Command = TypeVar("Command", bound=Callable[..., object])
 
 
 @define
-class Settings:
+class CliContext:
     """The options that stand before the command.
 
     Attributes:
@@ -62,7 +60,7 @@ class Settings:
 
     def storage(self, group: str, account: str) -> StorageAccount:
         """Returns a handle on a storage account."""
-        return self.group(group).storage(account)
+        return self.group(group).storage_account(account)
 
     def report(self) -> Callable[[str], None] | None:
         """Returns what says what is waited for, on stderr; None where nobody would see it."""
@@ -73,9 +71,9 @@ def _tell(line: str) -> None:
     click.secho(line, dim=True, err=True)
 
 
-def pass_settings(command: Callable[..., Any]) -> Callable[..., Any]:
+def with_context(command: Callable[..., object]) -> Callable[..., object]:
     """Gives a command, as its first argument, the options that stand before it."""
-    return click.make_pass_decorator(Settings, ensure=True)(command)
+    return click.make_pass_decorator(CliContext, ensure=True)(command)
 
 
 _SCOPES = {

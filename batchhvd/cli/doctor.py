@@ -1,122 +1,31 @@
-"""Says what of batchhvd works on this machine, and the command that mends what does not."""
+"""``doctor``: what is missing on this machine."""
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import platform
-import shutil
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
-from importlib import metadata
+from contextlib import nullcontext
 
-from attrs import frozen
+import click
 
-from batchhvd._version import __version__
-
-_CHECK_SECONDS = 180.0  # the proof starts every Keras backend that is there, twice each
-_PACKAGES = {
-    "client": (("azure-mgmt-batchai", "azure-mgmt-resource", "azure-mgmt-storage", "azure-storage-file-share"), ""),
-    "service": (("starlette", "uvicorn", "httptools", "cryptography"), "[service]"),
-    "trainer": (("keras", "scikit-learn"), "[trainer]"),
-}
-_BACKENDS = ("tensorflow", "torch", "jax")
-_SLURM = ("sbatch", "squeue", "srun", "scancel")
+from batchhvd.cli.context import CliContext, with_context
+from batchhvd.cli.printing import Format, formatted
 
 
-@frozen
-class Finding:
-    """One thing that was looked at.
+@click.command()
+@formatted
+@with_context
+def doctor(context: CliContext, form: Format) -> None:
+    """Says what is missing here, and how to mend it.
 
-    Attributes:
-        what: its name.
-        state: ``"ok"``, ``"missing"`` (something cannot be done), or ``"optional"`` (missing, and needed by few).
-        found: what is there, or what is not.
-        mend: the command that mends it, or "".
+    Ends with exit code 1 where something is missing that the tutorial needs.
     """
+    from batchhvd.cli import checkup as examination
 
-    what: str
-    state: str
-    found: str
-    mend: str = ""
-
-    def __str__(self) -> str:
-        """Says it in a line, with the command below where there is one."""
-        mark = {"ok": "✓", "optional": "–"}.get(self.state, "✗")
-        return f"{mark} {self.what:<14} {self.found}" + (f"\n{'':17}mend it with: {self.mend}" if self.mend else "")
-
-
-def examine() -> list[Finding]:
-    """Looks at everything; starts Horovod on two ranks, which takes some seconds."""
-    return [_machine(), *_packages(), _backend(), _horovod(), _slurm(), _mpi()]
-
-
-def healthy(findings: Sequence[Finding]) -> bool:
-    """Whether nothing is missing that the tutorial needs."""
-    return all(finding.state != "missing" for finding in findings)
-
-
-def _machine() -> Finding:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    python = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}, {cores} cores"
-    return Finding("batchhvd", "ok", f"{__version__}, {python}")
-
-
-def _packages() -> Iterator[Finding]:
-    for what, (names, extra) in _PACKAGES.items():
-        versions = {name: _version(name) for name in names}
-        missing = [name for name, version in versions.items() if not version]
-        if missing:
-            yield Finding(what, "missing", f"without {', '.join(missing)}", _pip(f"batchhvd{extra}"))
-        else:
-            yield Finding(what, "ok", ", ".join(f"{name} {version}" for name, version in versions.items()))
-
-
-def _backend() -> Finding:
-    found = [f"{name} {_version(name)}" for name in _BACKENDS if importlib.util.find_spec(name)]
-    if found:
-        return Finding("Keras backend", "ok", ", ".join(found))
-    return Finding("Keras backend", "missing", "neither TensorFlow nor PyTorch", _pip("batchhvd[trainer]"))
-
-
-def _horovod() -> Finding:
-    """Asks the trainer's installer, as a process: it brings whole frameworks along."""
-    command = [sys.executable, "-m", "batchhvd.trainer.install"]
-    try:
-        done = subprocess.run(
-            [*command, "--check"], capture_output=True, text=True, timeout=_CHECK_SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return Finding("Horovod", "missing", f"did not answer within {_CHECK_SECONDS:.0f} s", " ".join(command))
-    lines = [line.partition("] ")[2] or line for line in (done.stdout + done.stderr).strip().splitlines()]
-    if done.returncode == 0:
-        return Finding("Horovod", "ok", "; ".join(line for line in lines if not line.startswith("frameworks")))
-    return Finding("Horovod", "missing", lines[-1] if lines else "no answer", " ".join(command))
-
-
-def _slurm() -> Finding:
-    missing = [name for name in _SLURM if not shutil.which(name)]
-    if missing:
-        return Finding("Slurm", "optional", f"without {', '.join(missing)}", "sudo apt-get install slurm-client")
-    return Finding("Slurm", "ok", str(shutil.which("sbatch")))
-
-
-def _mpi() -> Finding:
-    launcher = shutil.which("mpirun")
-    if launcher:
-        return Finding("MPI launcher", "ok", launcher)
-    return Finding(
-        "MPI launcher", "optional", "without mpirun: no customMpiSettings", "sudo apt-get install openmpi-bin"
-    )
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return ""
-
-
-def _pip(what: str) -> str:
-    return f"{sys.executable} -m pip install '{what}'"
+    console = context.console(stderr=True)
+    with console.status("examining …") if context.progress and console.is_terminal else nullcontext():
+        findings = examination.examine()
+    if form.chosen:
+        form.show(findings)
+    else:
+        click.echo("\n".join(map(str, findings)))
+    if not examination.healthy(findings):
+        raise click.exceptions.Exit(1)

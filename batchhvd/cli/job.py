@@ -5,17 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from batchhvd.cli.context import Command, Settings, pass_settings, scope
-from batchhvd.cli.printing import display, formatted, printed, shown
-from batchhvd.cli.resources import common
+from batchhvd.cli.context import CliContext, Command, scope, with_context
+from batchhvd.cli.failure import end_as
+from batchhvd.cli.printing import Format, formatted, printed, shown
+from batchhvd.cli.verb import common
 
 if TYPE_CHECKING:
-    from batchhvd.resources.job import Job
-    from batchhvd.resources.output_file import OutputFile
+    from batchhvd import FileEntry, Job, Verdict
 
 _HERE = ("group", "workspace", "experiment")
 
@@ -49,9 +49,9 @@ def described(command: Command) -> Command:
 @described
 @click.option("--follow", is_flag=True, help="show its log until it has ended, and end with its exit code")
 @shown
-@pass_settings
+@with_context
 def submit(
-    settings: Settings,
+    context: CliContext,
     file: str,
     name: str | None,
     group: str,
@@ -65,13 +65,13 @@ def submit(
     """Submits the job that FILE, a job.json, describes."""
     from batchhvd.cli.spec_file import job_spec
 
-    spec = job_spec(settings, file, group, account, mounts)
-    place = settings.experiment(group, workspace, experiment)
-    on = settings.workspace(group, workspace).cluster(cluster)
+    spec = job_spec(context, file, group, account, mounts)
+    place = context.experiment(group, workspace, experiment)
+    on = context.workspace(group, workspace).cluster(cluster)
     made = place.create_job(name or Path(file).stem, spec, cluster=on)
     if not follow:
         return made
-    _follow(settings, made, "stdout.txt", cursor=0, bars=True)
+    _follow(context, made, "stdout.txt", cursor=0, bars=True)
     _end(made)
     return None
 
@@ -87,9 +87,9 @@ job.add_command(submit, "create")
 @click.option("--follow/--no-follow", default=True, help="go on until the job has ended (the default), or end now")
 @click.option("--cursor", type=click.IntRange(0), default=0, help="begin with this byte")
 @click.option("--bars/--no-bars", default=True, help="show progress bars as bars, in a terminal")
-@pass_settings
+@with_context
 def logs(
-    settings: Settings,
+    context: CliContext,
     name: str,
     group: str,
     workspace: str,
@@ -101,9 +101,9 @@ def logs(
     bars: bool,
 ) -> None:
     """Shows a log file of the job NAME as it is written."""
-    found = settings.experiment(group, workspace, experiment).job(name)
+    found = context.experiment(group, workspace, experiment).job(name)
     if follow:
-        _follow(settings, found, file, cursor=cursor, bars=bars, output=output_directory)
+        _follow(context, found, file, cursor=cursor, bars=bars, output=output_directory)
         return
     found.refresh()
     match = [one for one in found.files(output_directory) if one.name == file]
@@ -113,12 +113,12 @@ def logs(
     sys.stdout.buffer.flush()
 
 
-def _follow(settings: Settings, found: Job, file: str, *, cursor: int, bars: bool, output: str = "stdouterr") -> None:
+def _follow(context: CliContext, found: Job, file: str, *, cursor: int, bars: bool, output: str = "stdouterr") -> None:
     """Shows a log; Ctrl-C ends the showing only."""
     from batchhvd.views import terminal
 
-    spec, live = found.refresh().spec, settings.progress and bars
-    with terminal.Follower(settings.console(), ranks=spec.ranks if spec else None, live=live) as follower:
+    spec, live = found.refresh().spec, context.progress and bars
+    with terminal.Follower(context.console(), ranks=spec.ranks if spec else None, live=live) as follower:
         stream = found.stream(file, output=output, cursor=cursor, report=follower.say)
         try:
             for text in stream:
@@ -135,8 +135,7 @@ def _end(found: Job) -> None:
     try:
         found.wait("succeeded", timeout=60)
     except JobFailedError as error:
-        click.secho(str(error), fg="red", err=True)
-        raise click.exceptions.Exit(error.exit_code or 1) from error
+        end_as(found, error)
 
 
 @job.command("wait")
@@ -145,29 +144,28 @@ def _end(found: Job) -> None:
 @click.option("--until", type=click.Choice(["running", "succeeded", "ended"]), default="succeeded", show_default=True)
 @click.option("--timeout", type=click.FloatRange(0), help="seconds (default: a week)")
 @shown
-@pass_settings
-def wait(settings: Settings, name: str, until: str, timeout: float | None, **where: str) -> Job:
+@with_context
+def wait(context: CliContext, name: str, until: str, timeout: float | None, **where: str) -> Job:
     """Waits for the job NAME; ends with its exit code where it failed."""
     from batchhvd.errors import JobFailedError
 
-    found = settings.experiment(**where).job(name)
+    found = context.experiment(**where).job(name)
     try:
-        return found.wait(until, timeout=timeout, report=settings.report())
+        return found.wait(until, timeout=timeout, report=context.report())
     except JobFailedError as error:
-        click.secho(str(error), fg="red", err=True)
-        raise click.exceptions.Exit(error.exit_code or 1) from error
+        end_as(found, error)
 
 
 @job.command("metrics")
 @click.argument("name")
 @scope(*_HERE)
 @formatted
-@pass_settings
-def metrics(settings: Settings, name: str, output: str | None, expression: Any, **where: str) -> None:
+@with_context
+def metrics(context: CliContext, name: str, form: Format, **where: str) -> None:
     """Lists what the job NAME has said of each epoch."""
-    found = settings.experiment(**where).job(name).metrics()
-    if output or expression is not None or not found:
-        display(list(found), output, expression)
+    found = context.experiment(**where).job(name).metrics()
+    if form.chosen or not found:
+        form.show(list(found))
         return
     from batchhvd.views import terminal
 
@@ -180,53 +178,53 @@ def metrics(settings: Settings, name: str, output: str | None, expression: Any, 
 @click.option("--output-directory", default="stdouterr", show_default=True, help="the directory's id")
 @click.option("--folder", default=".", help="a folder in it")
 @shown
-@pass_settings
-def files(settings: Settings, name: str, output_directory: str, folder: str, **where: str) -> Iterator[OutputFile]:
+@with_context
+def files(context: CliContext, name: str, output_directory: str, folder: str, **where: str) -> Iterator[FileEntry]:
     """Lists the files that the job NAME has written."""
-    return settings.experiment(**where).job(name).files(output_directory, folder)
+    return context.experiment(**where).job(name).files(output_directory, folder)
 
 
 @job.command("explain")
 @click.argument("name")
 @scope(*_HERE)
 @shown
-@pass_settings
-def explain(settings: Settings, name: str, **where: str) -> Any:
+@with_context
+def explain(context: CliContext, name: str, **where: str) -> Verdict:
     """Says why the job NAME waits or failed, and what to do next."""
-    return settings.experiment(**where).job(name).explain()
+    return context.experiment(**where).job(name).explain().for_shell()
 
 
 @job.command("export")
 @click.argument("name")
 @click.argument("file", type=click.Path(dir_okay=False), default="-")
 @scope(*_HERE)
-@pass_settings
-def export(settings: Settings, name: str, file: str, **where: str) -> None:
+@with_context
+def export(context: CliContext, name: str, file: str, **where: str) -> None:
     """Writes the job.json of the job NAME, without keys and secrets, to FILE or to the terminal."""
     import json
 
-    spec = settings.experiment(**where).job(name).refresh().spec
+    spec = context.experiment(**where).job(name).refresh().spec
     if spec is None:
         return
     if file != "-":
         spec.write(file)
         return
-    click.echo(json.dumps(spec.document(), indent=4, ensure_ascii=False))
+    click.echo(json.dumps(spec.to_document(), indent=4, ensure_ascii=False))
 
 
 @job.command("terminate")
 @click.argument("name")
 @scope(*_HERE)
 @shown
-@pass_settings
-def terminate(settings: Settings, name: str, **where: str) -> Job:
+@with_context
+def terminate(context: CliContext, name: str, **where: str) -> Job:
     """Ends the job NAME and waits until no rank runs."""
-    return settings.experiment(**where).job(name).terminate()
+    return context.experiment(**where).job(name).terminate()
 
 
 common(
     job,
     _HERE,
-    lambda settings, name, **where: settings.experiment(**where).job(name),
-    lambda settings, **where: settings.experiment(**where).jobs(),
+    lambda context, name, **where: context.experiment(**where).job(name),
+    lambda context, **where: context.experiment(**where).jobs(),
 )

@@ -13,8 +13,21 @@ from collections.abc import Sequence
 import click
 
 from batchhvd._version import __version__
-from batchhvd.cli import cluster, job, resources, service, share, tools
-from batchhvd.cli.context import Settings
+from batchhvd.cli import (
+    cluster,
+    completion,
+    doctor,
+    experiment,
+    group,
+    job,
+    job_file,
+    service,
+    share,
+    storage,
+    tutorial,
+    workspace,
+)
+from batchhvd.cli.context import CliContext
 from batchhvd.errors import BatchHvdError, NotFoundError, SpecError, UnavailableError, WaitTimeoutError
 
 FAILED, WRONG, NOT_FOUND, UNAVAILABLE, TOO_LATE, INTERRUPTED = 1, 2, 3, 4, 5, 130
@@ -47,24 +60,24 @@ def main_group(
     context: click.Context, root: str | None, endpoint: str | None, subscription: str | None, progress: bool
 ) -> None:
     """Batch AI's resources, its Horovod tutorial and its jobs, on this machine or on a cluster."""
-    context.obj = Settings(root, endpoint, subscription, progress)
+    context.obj = CliContext(root, endpoint, subscription, progress)
 
 
 for command in (
     service.serve,
     service.status,
-    tools.tutorial,
-    tools.doctor,
-    tools.plan,
-    tools.export,
-    resources.group,
-    resources.workspace,
-    resources.experiment,
+    tutorial.tutorial,
+    doctor.doctor,
+    job_file.plan,
+    job_file.export,
+    group.group,
+    workspace.workspace,
+    experiment.experiment,
     cluster.cluster,
-    resources.storage,
+    storage.storage,
     share.share,
     job.job,
-    tools.completion,
+    completion.completion,
 ):
     main_group.add_command(command)
 

@@ -5,25 +5,23 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from batchhvd.cli.context import Settings, pass_settings
+from batchhvd.cli.context import CliContext, with_context
 from batchhvd.cli.printing import shown
 
 if TYPE_CHECKING:
-    from batchhvd.wire.local_service import Running
+    from batchhvd.wire.local_service import LocalService
 
 NOT_RUNNING = 4
-_START = 30.0  # seconds
 
 
 @click.command()
 @click.option("--engine", default="processes", show_default=True, help="what runs the jobs")
-@click.option("--option", "settings_of_engine", multiple=True, metavar="NAME=VALUE", help="a setting of the engine")
+@click.option("--option", "engine_options", multiple=True, metavar="NAME=VALUE", help="a setting of the engine")
 @click.option(
     "--prepare",
     type=click.Choice(["overlay", "host", "skip"]),
@@ -44,11 +42,11 @@ _START = 30.0  # seconds
 @click.option("--tls", is_flag=True, help="also speak https, and be the proxy for Azure's own names")
 @click.option("--detach", is_flag=True, help="return as soon as it answers")
 @click.option("--stop", is_flag=True, help="end the one that runs")
-@pass_settings
+@with_context
 def serve(
-    settings: Settings,
+    context: CliContext,
     engine: str,
-    settings_of_engine: tuple[str, ...],
+    engine_options: tuple[str, ...],
     prepare: str,
     directories: tuple[str, ...],
     port: int,
@@ -61,18 +59,17 @@ def serve(
 
     Its jobs go on without it, and the next service finds them.
     """
-    root = _root(settings)
-    if stop:
-        from batchhvd.wire import local_service as localservice
+    from batchhvd.wire import local_service
 
-        click.echo("ended" if localservice.stop(root) else f"no service runs in {root}", err=True)
+    root = _root(context)
+    if stop:
+        click.echo("ended" if local_service.stop(root) else f"no service runs in {root}", err=True)
         return
     options = ["--engine", engine, "--prepare", prepare, "--port", str(port), "--idle", str(idle)]
     options += ["--tls"] if tls else []
-    options += [f"--option={setting}" for setting in settings_of_engine]
+    options += [f"--option={setting}" for setting in engine_options]
     options += [f"--allow-directory={directory}" for directory in directories]
-    command = [sys.executable, "-m", "batchhvd.service", "--root", root, *options]
-    process = _begin(command, root, detach)
+    process = local_service.start(root, *options, attached=not detach)
     try:
         _announce(process, root)
         code = 0 if detach else process.wait()
@@ -84,37 +81,31 @@ def serve(
         raise click.exceptions.Exit(code)
 
 
-def _begin(command: list[str], root: str, detach: bool) -> subprocess.Popen[bytes]:
-    """Starts the service; a detached one keeps nothing of this terminal."""
-    if not detach:
-        return subprocess.Popen(command)
-    Path(root).mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (Path(root) / "start.log").open("wb") as log:
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-
-
 def _announce(process: subprocess.Popen[bytes], root: str) -> None:
     """Waits until the service answers and says where."""
     from batchhvd.errors import UnavailableError
-    from batchhvd.wire import local_service as localservice
+    from batchhvd.wire import local_service
 
-    deadline = time.monotonic() + _START
-    while time.monotonic() < deadline:
-        found = localservice.running(root)
+    def answers() -> bool:
+        found = local_service.find(root)
         if found and found.endpoint and found.pid == process.pid:
             click.echo(f"{found.endpoint}  engine {found.engine}, root {root}", err=True)
-            return
+            return True
         if process.poll() is not None:
             raise click.exceptions.Exit(process.returncode)
-        time.sleep(0.05)
-    process.terminate()
-    raise UnavailableError(f"the service in {root} did not answer within {_START:.0f} s. See {root}/service.log")
+        return False
+
+    try:
+        local_service.wait_started(process, root, answers)
+    except UnavailableError:
+        process.terminate()
+        raise
 
 
-def _root(settings: Settings) -> str:
-    from batchhvd.resources.session import default_root
+def _root(context: CliContext) -> str:
+    from batchhvd.wire.local_service import resolved_root
 
-    return str(Path(settings.root).expanduser().absolute() if settings.root else default_root())
+    return resolved_root(context.root)
 
 
 @click.command()
@@ -122,28 +113,29 @@ def _root(settings: Settings) -> str:
     "--open", "page", is_flag=True, help="print the status page's link, and open it where there is a terminal"
 )
 @shown
-@pass_settings
-def status(settings: Settings, page: bool) -> Any:
+@with_context
+def status(context: CliContext, page: bool) -> list[dict[str, str]] | None:
     """Says whether the local service runs, and what is in it.
 
     Starts nothing; ends with exit code 4 where none runs. The link of --open holds the token: keep it to yourself.
     """
-    from batchhvd.wire import local_service as localservice
+    from batchhvd.wire import local_service
 
-    root = _root(settings)
-    found = localservice.running(root)
+    root = _root(context)
+    found = local_service.find(root)
     if found is None:
         click.echo(f"no service runs in {root}; start it with `batchhvd serve`", err=True)
         raise click.exceptions.Exit(NOT_RUNNING)
     if page:
-        return _open(found)
+        _open(found)
+        return None
     click.echo(
         f"{found.endpoint}  engine {found.engine}, process {found.pid}, since {found.started}, root {root}", err=True
     )
-    return _inventory(settings)
+    return _inventory(context)
 
 
-def _open(found: Running) -> None:
+def _open(found: LocalService) -> None:
     """Prints the page's link; where somebody sits at a terminal, a browser opens it.
 
     The browser is given a file that leads to the page, because every user of the machine can see its arguments.
@@ -168,10 +160,10 @@ def _lead(path: Path, link: str) -> Path:
     return path
 
 
-def _inventory(settings: Settings) -> list[dict[str, Any]]:
+def _inventory(context: CliContext) -> list[dict[str, str]]:
     """Lists the clusters and jobs of all groups."""
     rows = []
-    for group in settings.session().groups():
+    for group in context.session().groups():
         for workspace in group.workspaces():
             place = f"{group.name}/{workspace.name}"
             for cluster in workspace.clusters():

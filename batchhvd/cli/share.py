@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchhvd.cli.context import Settings, pass_settings, scope
+from batchhvd.cli.context import CliContext, scope, with_context
 from batchhvd.cli.printing import shown
-from batchhvd.cli.resources import common
+from batchhvd.cli.verb import common
 
 if TYPE_CHECKING:
-    from batchhvd.resources.storage import Entry, FileShare
+    from batchhvd import FileEntry, FileShare
 
 _HERE = ("group", "account")
 
@@ -27,20 +27,20 @@ def share() -> None:
 @click.argument("name")
 @scope(*_HERE)
 @shown
-@pass_settings
-def create(settings: Settings, name: str, group: str, account: str) -> FileShare:
+@with_context
+def create(context: CliContext, name: str, group: str, account: str) -> FileShare:
     """Creates a share, or shows the one that is there."""
-    return settings.storage(group, account).create_share(name)
+    return context.storage(group, account).create_share(name)
 
 
 @share.command("mkdir")
 @click.argument("name")
 @click.argument("path")
 @scope(*_HERE)
-@pass_settings
-def mkdir(settings: Settings, name: str, path: str, group: str, account: str) -> None:
+@with_context
+def mkdir(context: CliContext, name: str, path: str, group: str, account: str) -> None:
     """Creates a directory in share NAME, and those above it."""
-    settings.storage(group, account).share(name).create_directory(path)
+    context.storage(group, account).share(name).create_directory(path)
 
 
 @share.command("files")
@@ -49,10 +49,10 @@ def mkdir(settings: Settings, name: str, path: str, group: str, account: str) ->
 @scope(*_HERE)
 @click.option("-r", "--recursive", is_flag=True, help="also what is in the folders below")
 @shown
-@pass_settings
-def files(settings: Settings, name: str, folder: str, group: str, account: str, recursive: bool) -> list[Entry]:
+@with_context
+def files(context: CliContext, name: str, folder: str, group: str, account: str, recursive: bool) -> list[FileEntry]:
     """Lists files and folders of share NAME."""
-    return list(settings.storage(group, account).share(name).list(folder, recursive=recursive))
+    return list(context.storage(group, account).share(name).files(folder, recursive=recursive))
 
 
 @share.command("upload")
@@ -60,11 +60,11 @@ def files(settings: Settings, name: str, folder: str, group: str, account: str, 
 @click.argument("source")
 @scope(*_HERE)
 @click.option("--to", default="", help="the folder in the share, or the file's new path")
-@pass_settings
-def upload(settings: Settings, name: str, source: str, to: str, group: str, account: str) -> None:
+@with_context
+def upload(context: CliContext, name: str, source: str, to: str, group: str, account: str) -> None:
     """Copies a file, a folder or a pattern to share NAME; what is there unchanged stays as it is."""
-    found = settings.storage(group, account).share(name)
-    with _bar(settings, source) as progress:
+    found = context.storage(group, account).share(name)
+    with _bar(context, source) as progress:
         done = found.upload(source, to=to, progress=progress)
     click.echo(str(done), err=True)
 
@@ -74,19 +74,19 @@ def upload(settings: Settings, name: str, source: str, to: str, group: str, acco
 @click.argument("path")
 @scope(*_HERE)
 @click.option("--to", default=".", show_default=True, help="the local folder, or the file's new path")
-@pass_settings
-def download(settings: Settings, name: str, path: str, to: str, group: str, account: str) -> None:
+@with_context
+def download(context: CliContext, name: str, path: str, to: str, group: str, account: str) -> None:
     """Copies a file, a folder or a pattern from share NAME; what is here unchanged stays as it is."""
-    found = settings.storage(group, account).share(name)
-    with _bar(settings, path) as progress:
+    found = context.storage(group, account).share(name)
+    with _bar(context, path) as progress:
         done = found.download(path, to=to, progress=progress)
     click.echo(str(done), err=True)
 
 
 @contextmanager
-def _bar(settings: Settings, name: str) -> Iterator[Callable[[int, int], None] | None]:
-    console = settings.console(stderr=True)
-    if not settings.progress or not console.is_terminal:
+def _bar(context: CliContext, name: str) -> Iterator[Callable[[int, int], None] | None]:
+    console = context.console(stderr=True)
+    if not context.progress or not console.is_terminal:
         yield None
         return
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
@@ -100,6 +100,6 @@ def _bar(settings: Settings, name: str) -> Iterator[Callable[[int, int], None] |
 common(
     share,
     _HERE,
-    lambda settings, group, account, name: settings.storage(group, account).share(name),
-    lambda settings, group, account: settings.storage(group, account).shares(),
+    lambda context, group, account, name: context.storage(group, account).share(name),
+    lambda context, group, account: context.storage(group, account).shares(),
 )

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from batchhvd.cli.context import Settings
+from batchhvd.cli.context import CliContext
 
 if TYPE_CHECKING:
-    from batchhvd.spec.job import JobSpec
+    from batchhvd import JobSpec
 
 Spec = TypeVar("Spec")
 
@@ -26,11 +26,11 @@ def spoken(read: Callable[[], Spec]) -> Spec:
     return spec
 
 
-def job_spec(settings: Settings, path: str, group: str, account: str | None, mounts: tuple[str, ...]) -> JobSpec:
+def job_spec(context: CliContext, path: str, group: str, account: str | None, mounts: tuple[str, ...]) -> JobSpec:
     """Reads a job.json.
 
     Args:
-        settings: where the service is.
+        context: where the service is.
         path: the file.
         group: the resource group that holds the accounts of ``mounts``.
         account: the storage account that stands for the file's placeholder, or None.
@@ -44,5 +44,5 @@ def job_spec(settings: Settings, path: str, group: str, account: str | None, mou
         owner, _, share = what.partition("/")
         if not (where and owner and share):
             raise click.BadParameter(f"{text!r} is no PATH=ACCOUNT/SHARE", param_hint="--mount")
-        shares[where] = settings.storage(group, owner).share(share)
+        shares[where] = context.storage(group, owner).share(share)
     return spoken(lambda: JobSpec.read(path, account=account, mounts=shares))

@@ -1,283 +1,57 @@
-"""Runs the Batch AI + Horovod tutorial from its first step to its last, on this machine.
-
-It is written as a user would write it: against the public names only, step by step as the tutorial goes.
-"""
+"""``tutorial``: the Horovod tutorial from its first step to its last."""
 
 from __future__ import annotations
 
-import shlex
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
 
-from attrs import define, field, frozen
-from rich.console import Console
-from rich.markup import escape
+import click
 
-import batchhvd
-from batchhvd import Horovod, JobSpec
-from batchhvd.errors import BatchHvdError, JobFailedError, SpecError
-from batchhvd.logs.progress import Progress
-from batchhvd.resources.job import Job
-from batchhvd.resources.session import Session
-from batchhvd.resources.storage import FileShare
-from batchhvd.resources.workspace import ResourceGroup
-from batchhvd.views import terminal
-from batchhvd.wire import local_service as localservice
-
-SCRIPT = Path(__file__).parents[1] / "trainer" / "cifar_cnn_distributed.py"
-MODEL = "keras_cifar10_trained_model.h5"
-INTERRUPTED = 130  # the shell's code for Ctrl-C
+from batchhvd.cli.context import CliContext, with_context
 
 
-@frozen(kw_only=True)
-class Options:
-    """What to run.
+@click.command()
+@click.option("--engine", default="processes", show_default=True, help="what runs the job")
+@click.option("--nodes", type=click.IntRange(1), default=4, show_default=True, help="how many nodes, one rank each")
+@click.option("--dataset", default="digits", show_default=True, help="digits, cifar10 or an .npz file")
+@click.option("--data", type=click.Path(file_okay=False, path_type=Path), help="the folder with cifar-10-batches-py")
+@click.option("--epochs", type=click.IntRange(1), help="passes over the data (default: the trainer's own)")
+@click.option("--root", type=click.Path(file_okay=False, path_type=Path), help="where all goes (default: run/tutorial)")
+@click.option("--script", type=click.Path(dir_okay=False, path_type=Path), help="another training script")
+@click.option("--model", help="the file that the script leaves in saved_models, or '' for none")
+@with_context
+def tutorial(context: CliContext, root: Path | None, script: Path | None, model: str | None, **options: Any) -> None:
+    """Runs the Horovod tutorial from its first step to its last.
 
-    Attributes:
-        root: the folder for the service, its shares and, in the end, the model.
-        engine: what runs the job.
-        nodes: how many nodes, each with one rank.
-        dataset: ``"digits"``, ``"cifar10"`` or an .npz file.
-        data: a folder with ``cifar-10-batches-py``, readable by the nodes, or None.
-        epochs: passes over the data, or None for the trainer's own.
-        script: the training script to upload.
-        model: the file's name that the script leaves in ``saved_models``, or "" where it leaves none.
+    It starts the local service, creates all resources, trains, downloads the model, and deletes everything again.
     """
+    from batchhvd.cli import walkthrough as flow
 
-    root: Path
-    engine: str = "processes"
-    nodes: int = 4
-    dataset: str = "digits"
-    data: Path | None = None
-    epochs: int | None = None
-    script: Path = SCRIPT
-    model: str = MODEL
-
-
-@define
-class Steps:
-    """Says each step and how long it took.
-
-    Attributes:
-        console: where.
-        live: whether a step that is under way is shown as moving.
-        seconds: how long each step took, by its name.
-    """
-
-    console: Console
-    live: bool = True
-    clock: Callable[[], float] = time.monotonic
-    seconds: dict[str, float] = field(factory=dict)
-
-    @contextmanager
-    def __call__(self, name: str) -> Iterator[Callable[[object], None]]:
-        """Times a step; what is given to the function that it yields stands beside its name."""
-        started, said = self.clock(), [""]
-
-        def say(text: object) -> None:
-            said[0] = str(text)
-
-        try:
-            with self.console.status(name) if self.live and self.console.is_terminal else nullcontext():
-                yield say
-        except BaseException:
-            self._line("[red]✗[/red]", name, started, "")
-            raise
-        self.seconds[name] = self._line("[green]✓[/green]", name, started, said[0])
-
-    def phases(self) -> str:
-        """Returns the seconds by phase: what comes before the training, the training, and what comes after."""
-        names = list(self.seconds)
-        middle = names.index("training")
-        phases = {"set-up": names[:middle], "training": ["training"], "results": names[middle + 1 :]}
-        return ", ".join(f"{phase} {sum(self.seconds[name] for name in part):.1f}" for phase, part in phases.items())
-
-    def _line(self, mark: str, name: str, started: float, text: str) -> float:
-        took = self.clock() - started
-        self.console.print(f"{mark} {name:<16} [dim]{took:6.1f} s[/dim]  ", end="", highlight=False)
-        self.console.print(text, markup=False, highlight=False, overflow="fold")
-        return took
-
-
-def run(options: Options, console: Console, *, live: bool = True) -> int:
-    """Runs the tutorial, shows each step, and leaves nothing running; returns 0 only when the job succeeded.
-
-    Args:
-        options: what to run.
-        console: where to show it.
-        live: whether bars may move.
-
-    Raises:
-        BatchHvdError: a step failed; a job that failed does not raise, it is shown.
-    """
-    _check(options)
-    root = options.root.expanduser().absolute()
-    console.print(f"[bold]Batch AI and Horovod:[/bold] {options.dataset} on {options.nodes} nodes", highlight=False)
-    found = localservice.running(root)
-    if found and found.engine != options.engine:
-        problem = f"a service with engine {found.engine} runs in {root} (process {found.pid})"
-        raise SpecError(problem, remedy="end it with `batchhvd serve --stop`, or give another --root")
-    with ExitStack() as ending:
-        try:
-            return _tutorial(options, root, Steps(console, live), live, ending)
-        except KeyboardInterrupt:
-            console.print("[yellow]Interrupted:[/yellow] the job was terminated, nothing runs any more.")
-            return INTERRUPTED
-        finally:
-            ending.enter_context(_uninterrupted())
-            if found is None:
-                localservice.stop(root)
-
-
-def _check(options: Options) -> None:
-    if not options.script.is_file():
-        raise SpecError(f"there is no script {options.script}", remedy="give the path of a Python file")
-    if options.data is not None and not options.data.is_dir():
-        raise SpecError(f"there is no folder {options.data}", remedy="give the folder that holds cifar-10-batches-py")
-
-
-def _tutorial(options: Options, root: Path, steps: Steps, live: bool, ending: ExitStack) -> int:
-    with steps("service") as say:
-        session = batchhvd.local(root, engine=options.engine)
-        _clear(session)
-        say(f"{session.endpoint} with engine {options.engine}")
-    group = session.group("batchai.horovod")
-    try:
-        return _in_group(options, root, session, steps, live)
-    finally:
-        ending.enter_context(_uninterrupted())
-        with steps("clean-up") as say:
-            _end(group)
-            session.close()
-            say("job, cluster, share and group are deleted")
+    chosen = {"script": script, "model": model if model is not None else "" if script else None}
+    given = {name: value for name, value in {**options, **chosen}.items() if value is not None}
+    place = root or Path(context.root or "run/tutorial")
+    with _interrupted_by_sigterm():
+        code = flow.run(flow.TutorialOptions(root=place, **given), context.console(), live=context.progress)
+    raise click.exceptions.Exit(code)
 
 
 @contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Lets no second Ctrl-C stop the clean-up half way: it takes seconds, and ranks left behind would go on."""
-    if threading.current_thread() is not threading.main_thread():
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """Ends on SIGTERM as on Ctrl-C, after cleaning up; the handler of before is back afterwards."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
         yield
         return
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        signal.signal(signal.SIGTERM, before)
 
 
-def _clear(session: Session) -> None:
-    """Removes what a run that was killed has left: the tutorial starts from nothing."""
-    _end(session.group("batchai.horovod"))
-
-
-def _end(group: ResourceGroup) -> None:
-    """Terminates the job, where there is one, and deletes all."""
-    job = group.workspace("batchaidev").experiment("cifar").job("cifar_distributed")
-    with suppress(BatchHvdError):  # deleting the group ends it as well, and says what is wrong
-        if job.exists():
-            job.terminate()
-    if group.exists():
-        group.delete()
-
-
-def _in_group(options: Options, root: Path, session: Session, steps: Steps, live: bool) -> int:
-    with steps("resource group") as say:
-        group = session.create_group("batchai.horovod", location="eastus")
-        say(f"{group.name} in {group.location}")
-    with steps("workspace") as say:
-        workspace = group.create_workspace("batchaidev")
-        experiment = workspace.create_experiment("cifar")
-        say(f"{workspace.name}, experiment {experiment.name}")
-    with steps("cluster") as say:
-        cluster = workspace.create_cluster("nc6cluster", vm_size="Standard_NC6", nodes=options.nodes)
-        say(f"{cluster.name}, {cluster.vm_size}, {cluster.state}")
-    with steps("storage") as say:
-        share = group.create_storage("mystorageaccount").create_share("myshare")
-        share.create_directory("cifar")
-        say(f"share {share.name} in account {share.parent.name}")
-    with steps("upload") as say:
-        say(f"{options.script.name}: {share.upload(options.script, to='cifar')}")
-    with steps("nodes") as say:
-        cluster.wait(timeout=900)
-        say(f"{cluster.state}, {cluster.nodes}")
-    with steps("job") as say:
-        job = experiment.create_job("cifar_distributed", _spec(options, share), cluster=cluster)
-        job.wait("running", timeout=600)
-        say(f"{job.name} is {job.state} on {cluster.refresh().nodes.running} nodes")
-    progress = _follow(job, options, steps, live)
-    return _results(options, root, job, share, progress, steps)
-
-
-def _spec(options: Options, share: FileShare) -> JobSpec:
-    mount = share.mount("myshare")
-    args = [f"--dir={mount / 'cifar'}"]
-    if options.script == SCRIPT:
-        args += ["--dataset", shlex.quote(options.dataset)]
-        args += ["--data-dir", shlex.quote(str(options.data.absolute()))] if options.data else []
-        args += ["--epochs", str(options.epochs)] if options.epochs else []
-    task = Horovod(script=mount / f"cifar/{options.script.name}", args=" ".join(args))
-    return JobSpec(nodes=options.nodes, task=task, mounts=[mount], logs=mount / "cifar")
-
-
-def _follow(job: Job, options: Options, steps: Steps, live: bool) -> Progress:
-    started = steps.clock()
-    steps.console.rule("stdout.txt", style="dim")
-    with terminal.Follower(steps.console, ranks=options.nodes, live=live) as follower:
-        for text in job.stream("stdout.txt", report=follower.say):
-            follower.write(text)
-    steps.console.rule(style="dim")
-    steps.seconds["training"] = steps.clock() - started
-    return follower.progress
-
-
-def _results(options: Options, root: Path, job: Job, share: FileShare, progress: Progress, steps: Steps) -> int:
-    try:
-        job.wait(timeout=7200)
-    except JobFailedError as error:
-        steps.console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
-        steps.console.print(f"Its logs are in {_keep_logs(job, root / 'logs')}", highlight=False, soft_wrap=True)
-        return 1
-    with steps("log files") as say:
-        say(f"{sum(1 for _ in job.files())} files")
-    model = root / options.model
-    if options.model:
-        with steps("download") as say:
-            say(share.download(f"cifar/saved_models/{options.model}", to=root))
-    with steps("resize") as say:
-        group = share.parent.parent
-        say(group.workspace("batchaidev").cluster("nc6cluster").resize(0).state + " to 0 nodes")
-    _summary(options, progress, model if options.model else None, steps)
-    return 0
-
-
-def _keep_logs(job: Job, folder: Path) -> Path:
-    """Saves the logs of a job that failed, before all is deleted."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for file in job.files():
-        file.download(folder)
-    return folder
-
-
-def _summary(options: Options, progress: Progress, model: Path | None, steps: Steps) -> None:
-    console, table = steps.console, progress.table()
-    console.print()
-    if table:
-        console.print(terminal.epochs(table))
-        console.print()
-    facts = {}
-    if "accuracy" in progress.test:
-        facts["Test accuracy"] = f"[bold green]{progress.test['accuracy']:.4f}[/bold green]"
-    rates = [row["images_per_second"] for row in table if "images_per_second" in row]
-    if rates:
-        facts["Images per second"] = f"{sum(rates) / len(rates):.0f} with {options.nodes} ranks"
-    facts["Seconds"] = steps.phases()
-    if model:
-        facts["Model"] = escape(str(model))
-    for name, text in facts.items():
-        console.print(f"{name:<17}  {text}", highlight=False, soft_wrap=True)
-    console.print()
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt

@@ -139,7 +139,32 @@ def _passed(seen: Seen) -> float | None:
     return seen.left * seen.step / (seen.total - seen.step)
 
 
+@frozen
 class Progress:
+    """How a training stands at one moment.
+
+    Attributes:
+        bars: one bar for each writer, in the order of their appearance.
+        records: every epoch of every writer, in the order of epochs and then of writers.
+        epochs: how many epochs there will be, as the output says, or None.
+        test: the final test results by name (``loss``, ``accuracy``), empty before.
+    """
+
+    bars: tuple[Bar, ...] = ()
+    records: tuple[Epoch, ...] = ()
+    epochs: int | None = None
+    test: Mapping[str, float] = field(factory=dict)
+
+    def table(self) -> list[dict[str, float]]:
+        """Returns one record per epoch: ``epoch`` and the metrics' means over the writers.
+
+        If they are known, also ``seconds`` (of the slowest) and ``images_per_second`` (of all ranks).
+        """
+        numbers = sorted({record.epoch for record in self.records})
+        return [_mean(number, [record for record in self.records if record.epoch == number]) for number in numbers]
+
+
+class ProgressReader:
     """Reads training output piece by piece and knows how the training stands.
 
     Attributes:
@@ -194,13 +219,13 @@ class Progress:
         found = [epoch for track in self._tracks for epoch in track.finished]
         return tuple(sorted(found, key=lambda epoch: (epoch.epoch, epoch.writer)))
 
-    def table(self) -> list[dict[str, float]]:
-        """Returns one record per epoch: ``epoch`` and the metrics' means over the writers.
+    def snapshot(self) -> Progress:
+        """Returns how the training stands now; what is read later does not change it."""
+        return Progress(self.bars, self.records, self.epochs, dict(self.test))
 
-        Where they are known, also ``seconds`` (of the slowest) and ``images_per_second`` (of all ranks).
-        """
-        numbers = sorted({record.epoch for record in self.records})
-        return [_mean(number, [record for record in self.records if record.epoch == number]) for number in numbers]
+    def table(self) -> list[dict[str, float]]:
+        """Returns one record per epoch, as ``Progress.table`` does."""
+        return self.snapshot().table()
 
     def _piece(self, piece: str, end: str) -> list[str]:
         found = read(piece) if piece.strip() else []

@@ -1,36 +1,75 @@
-"""What every resource is: a name under a parent, an id, a document that was read, and four verbs."""
+"""What all resources have in common: a name, a parent, an id, the document last read, and four methods."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
 from attrs import define, field, frozen
 
 from batchhvd.errors import NotFoundError, ResourceFailedError, SpecError, WaitTimeoutError
-from batchhvd.wire.connection import Connection
-from batchhvd.wire.facts.times import read_moment
+from batchhvd.wire.facts.states import ProvisioningState
+from batchhvd.wire.models import Document, wire
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from batchhvd.resources.session import Session
+    from batchhvd.wire.connection import Connection
+
 R = TypeVar("R", bound="Resource")
-Document = Mapping[str, Any]
 
 
 class Poller(Protocol):
     """A long-running operation, as the Azure packages give it."""
 
     def wait(self, timeout: float | None = None) -> None:
-        """Waits for its end, or until the seconds are over; does not say which."""
+        """Waits until it ends or the seconds are over; does not say which."""
 
     def done(self) -> bool:
         """Says whether it is over."""
 
-    def result(self) -> Any:
-        """Returns what came of it, and raises where it failed."""
+    def result(self) -> object:
+        """Returns its result, or raises if it failed."""
+
+
+class Parent(Protocol):
+    """What resources lie in: another resource, or the session for resource groups."""
+
+    @property
+    def id(self) -> str:
+        """The id that the resources' own begin with."""
+
+    @property
+    def _path(self) -> tuple[str, ...]:
+        """The names from the resource group down to it."""
+
+    @property
+    def _session(self) -> Session:
+        """The way to the service."""
+
+    def _asking(self, verb: str) -> AbstractContextManager[None]:
+        """Translates the errors of a request about it."""
+
+
+@frozen
+class Operations:
+    """The operations of the Azure packages for one kind of resource, by their names there.
+
+    Attributes:
+        client: the connection's client.
+        group: the client's group of operations.
+        list: lists the resources of one parent.
+        get: reads one.
+        delete: deletes one.
+    """
+
+    client: str
+    group: str
+    list: str
+    get: str = "get"
+    delete: str = "begin_delete"
 
 
 def _check_name(resource: Resource, _attribute: object, name: str) -> None:
@@ -40,55 +79,52 @@ def _check_name(resource: Resource, _attribute: object, name: str) -> None:
 
 @define(eq=False, repr=False, slots=False)
 class Resource:
-    """A handle on one resource of the service: equal by id, made of strings, good in another process.
+    """A handle to one resource of the service: equal by id, made of strings, usable in another process.
 
-    Making one asks nobody; fields other than the name are filled by ``refresh`` and by every verb that gets an answer,
-    and are empty before.
+    Creating a handle sends no request. Fields other than the name are empty until ``refresh``, or another method that
+    gets an answer, fills them.
 
     Attributes:
-        parent: the resource it lives in; the connection for a resource group.
         name: its name.
         provisioning: ``creating``, ``succeeded``, ``failed`` or ``deleting``; "" before the first answer.
     """
 
-    parent: Any = field()
+    _parent: Parent = field()
     name: str = field(validator=_check_name)
     provisioning: str = field(default="", init=False)
     _document: Document = field(factory=dict, init=False)
 
     kind: ClassVar[str] = "resource"
+    _plural: ClassVar[str] = "resources"
     _segment: ClassVar[str] = ""
-
-    @property
-    def connection(self) -> Connection:
-        """The way to the service."""
-        return self.parent if isinstance(self.parent, Connection) else self.parent.connection
+    _operations: ClassVar[Operations]
+    _kinds: ClassVar[tuple[type[Resource], ...]] = ()
 
     @property
     def id(self) -> str:
-        """The resource's id, as Resource Manager writes it; compares without regard to case."""
-        return f"{self.parent.id}{self._segment}/{self.name}"
+        """The resource's id, as Resource Manager writes it; case does not matter."""
+        return f"{self._parent.id}{self._segment}/{self.name}"
 
     @property
     def document(self) -> Document:
-        """The resource as the service described it last, in the wire's own words; empty before the first answer."""
+        """The resource as the service described it last, in the form of the wire; empty before the first answer."""
         return self._document
 
     def refresh(self) -> Self:
         """Reads the resource from the service and fills its fields.
 
         Raises:
-            NotFoundError: it is not there.
+            NotFoundError: it does not exist.
         """
         with self._asking("read"):
             document = self._read()
         return self._load(document)
 
     def exists(self) -> bool:
-        """Says whether the service has it, and fills its fields where it does.
+        """Says whether it exists, and fills its fields if it does.
 
         Raises:
-            ServiceError: it could not be found out.
+            ServiceError: the service gave no clear answer.
         """
         try:
             self.refresh()
@@ -99,25 +135,26 @@ class Resource:
     def contents(self) -> list[Resource]:
         """Returns everything that ``delete`` would remove together with this resource; a parent before its content."""
         found: list[Resource] = []
-        for child in self._children():
-            found += [child, *child.contents()]
+        for kind in self._kinds:
+            for child in children(kind, self):
+                found += [child, *child.contents()]
         return found
 
     def delete(self, *, timeout: float = 600.0) -> None:
-        """Deletes the resource and all that is in it (``contents`` says what); one that is gone already is fine.
+        """Deletes the resource and everything in it (``contents`` lists it); does nothing if it is gone already.
 
         Args:
-            timeout: seconds to wait for its end; running jobs are ended first.
+            timeout: seconds to wait; running jobs are terminated first.
 
         Raises:
-            WaitTimeoutError: it was not over in time; it goes on.
+            WaitTimeoutError: the deletion did not end in time; it continues.
         """
         try:
             with self._asking("deleted"):
                 self._finish(self._remove(), timeout, "deleted")
         except NotFoundError:
             return
-        self.provisioning = "deleting"
+        self.provisioning = ProvisioningState.DELETING
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Resource) and self._key() == other._key()
@@ -126,7 +163,9 @@ class Resource:
         return hash(self._key())
 
     def __repr__(self) -> str:
-        facts = "".join(f", {name}={value!r}" for name, value in self._facts().items() if value not in ("", None))
+        facts = "".join(
+            f", {name}={_plain(value)!r}" for name, value in self._facts().items() if value not in ("", None)
+        )
         return f"{type(self).__name__}({self.name!r}{facts})"
 
     def _repr_html_(self) -> str:
@@ -134,45 +173,54 @@ class Resource:
 
         return card(self)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.parent, self.name)
+    def __reduce__(self) -> tuple[type[Resource], tuple[Parent, str]]:
+        return type(self), (self._parent, self.name)
 
-    def _key(self) -> tuple[Connection, str]:
-        return self.connection, self.id.lower()
+    def _key(self) -> tuple[Session, str]:
+        return self._session, self.id.lower()
+
+    @property
+    def _session(self) -> Session:
+        """The way to the service."""
+        return self._parent._session
+
+    @property
+    def _connection(self) -> Connection:
+        """The way to the service, as the Azure packages need it."""
+        return self._session._connection
 
     @property
     def _path(self) -> tuple[str, ...]:
         """The names from the resource group down to this one: the arguments of the Azure packages' operations."""
-        above = self.parent._path if isinstance(self.parent, Resource) else ()
-        return (*above, self.name)
+        return (*self._parent._path, self.name)
 
     def _asking(self, verb: str) -> AbstractContextManager[None]:
-        return self.connection.translating(f"{self.kind} {self.name!r} cannot be {verb}")
+        return self._connection.translating(f"{self.kind} {self.name!r} cannot be {verb}")
 
-    def _finish(self, poller: Poller | None, timeout: float, verb: str) -> Any:
-        """Waits for an operation's end and returns its result; None for one that was over at once."""
+    def _finish(self, poller: Poller | None, timeout: float, verb: str) -> object:
+        """Waits for an operation's end and returns its result; None if there is nothing to wait for."""
         if poller is None:
             return None
         poller.wait(timeout)  # returns in silence when the time is over
         if not poller.done():
             raise WaitTimeoutError(
-                f"waited {timeout:.0f} s for {self.kind} {self.name!r} to be {verb}, and it is not over. It goes on by "
-                "itself; look with exists() or refresh(), or ask again with a longer timeout",
+                f"waited {timeout:.0f} s for {self.kind} {self.name!r} to be {verb}, and it has not finished. "
+                "It continues by itself; check with exists() or refresh(), or try again with a longer timeout",
                 last_state="in progress",
                 waited=timeout,
             )
         return poller.result()
 
     def _created(self, start: Callable[[], Poller], timeout: float) -> Self:
-        """Sends a PUT, waits for its end and checks that it ended well."""
+        """Sends a PUT, waits until it has finished and checks that it succeeded."""
         with self._asking("created"):
             result = self._finish(start(), timeout, "created")
             document = self._read() if result is None else wire(result)
         self._load(document)
-        if self.provisioning == "failed":
+        if self.provisioning == ProvisioningState.FAILED:
             raise ResourceFailedError(
-                f"{self.kind} {self.name!r} could not be made: {'; '.join(self._reasons()) or 'no reason given'}. "
-                "Delete it and create it anew once the reason is gone",
+                f"{self.kind} {self.name!r} could not be created: {'; '.join(self._reasons()) or 'no reason given'}. "
+                "Delete it, and create it again when the reason is gone",
                 resource=self.id,
                 reasons=self._reasons(),
             )
@@ -182,7 +230,7 @@ class Resource:
         """Fills the fields from the wire's document."""
         self._document = document
         properties = document.get("properties") or {}
-        self.provisioning = str(properties.get("provisioningState") or "").lower()
+        self.provisioning = ProvisioningState.read(str(properties.get("provisioningState") or "").lower())
         return self
 
     def _facts(self) -> dict[str, object]:
@@ -190,45 +238,43 @@ class Resource:
         return {"provisioning": self.provisioning}
 
     def _reasons(self) -> list[str]:
-        """The service's reasons where it went wrong."""
+        """The service's reasons if something went wrong."""
         return []
 
-    def _children(self) -> Iterator[Resource]:
-        """Yields the resources directly inside."""
-        return iter(())
+    @classmethod
+    def _pages(cls, parent: Parent) -> Iterable[object]:
+        """Asks the service for all resources of this kind in a parent."""
+        known = cls._operations
+        operations = parent._session._connection.operations(known.client, known.group)
+        found: Iterable[object] = getattr(operations, known.list)(*parent._path)
+        return found
 
     def _read(self) -> Document:
         """Asks the service for the document."""
-        raise NotImplementedError
+        known = self._operations
+        return wire(getattr(self._connection.operations(known.client, known.group), known.get)(*self._path))
 
     def _remove(self) -> Poller | None:
         """Asks the service to delete it."""
-        raise NotImplementedError
+        known = self._operations
+        operations = self._connection.operations(known.client, known.group)
+        started: Poller | None = getattr(operations, known.delete)(*self._path)
+        return started
 
 
-@frozen
-class Reason:
-    """Why something is as it is, in the service's words.
-
-    Attributes:
-        code: a short name for programs, such as ``"NodeLost"``.
-        message: a sentence for people.
-        details: further facts by name.
-    """
-
-    code: str
-    message: str
-    details: Mapping[str, str] = field(factory=dict)
-
-    def __str__(self) -> str:
-        return self.message or self.code
+def _plain(value: object) -> object:
+    """Returns a word of the wire as the text that it is."""
+    return str(value) if isinstance(value, str) else value
 
 
 class Listing(Generic[R]):
-    """The resources of one kind, read page by page each time somebody goes through them; a table in a notebook."""
+    """The resources of one kind, read page by page in each iteration; a table in a notebook."""
 
     def __init__(
-        self, pages: Callable[[], Iterator[Any]], make: Callable[[Document], R], asking: Callable[[], Any]
+        self,
+        pages: Callable[[], Iterable[object]],
+        make: Callable[[Document], R],
+        asking: Callable[[], AbstractContextManager[None]],
     ) -> None:
         """Makes a listing; nothing is sent.
 
@@ -255,32 +301,10 @@ class Listing(Generic[R]):
         return table(list(self))
 
 
-def reasons(errors: Any) -> tuple[Reason, ...]:
-    """Returns the wire's list of errors as values."""
-    return tuple(
-        Reason(
-            str(error.get("code") or ""),
-            str(error.get("message") or ""),
-            {str(pair.get("name")): str(pair.get("value")) for pair in error.get("details") or ()},
-        )
-        for error in errors
+def children(kind: type[R], parent: Parent) -> Listing[R]:
+    """Returns a listing of the resources of one kind in a parent; nothing is sent."""
+    return Listing(
+        lambda: kind._pages(parent),
+        lambda document: kind(parent, str(document["name"]))._load(document),
+        lambda: parent._asking(f"searched for {kind._plural}"),
     )
-
-
-def moment(text: object) -> datetime | None:
-    """Returns the wire's time (ISO 8601) with its zone; None for none."""
-    if not text:
-        return None
-    return read_moment(str(text))
-
-
-def wire(model: Any) -> dict[str, Any]:
-    """Returns the wire's document of a model, whichever generation of the Azure packages it comes from."""
-    document: dict[str, Any]
-    if hasattr(model, "serialize"):  # msrest
-        document = model.serialize(keep_readonly=True)
-    elif hasattr(model, "as_dict"):  # generated from TypeSpec
-        document = model.as_dict()
-    else:
-        document = dict(model)
-    return document

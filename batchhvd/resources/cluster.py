@@ -1,25 +1,31 @@
-"""A cluster: nodes of one kind, as many as asked for or as its jobs need."""
+"""A cluster: nodes of one kind, a fixed number or as many as its jobs need."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from attrs import asdict, define, evolve, field, frozen
 
 from batchhvd.advice import explain
-from batchhvd.advice.explain import Cause, ClusterFacts, Verdict
+from batchhvd.advice.explain import ClusterFacts, Verdict
 from batchhvd.errors import NotFoundError, ResourceFailedError
-from batchhvd.resources.base import Document, Poller, Reason, Resource, reasons, wire
+from batchhvd.resources.base import Operations, Resource
 from batchhvd.spec.cluster import AutoScale, ClusterSpec
 from batchhvd.wire.connection import AGAIN
-from batchhvd.wire.waiting import Clock, Report, wait_until
+from batchhvd.wire.facts.states import AllocationState, ProvisioningState, VmPriority
+from batchhvd.wire.models import Document, wire
+from batchhvd.wire.reasons import Reason, reasons
+from batchhvd.wire.waiting import Report, wait_until
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from batchhvd.resources.group import ResourceGroup
+    from batchhvd.resources.workspace import Workspace
+
 _ADMINISTRATOR = "batchai"
-"""The user made on the nodes where the spec names none; the description wants one, the local service makes none."""
+"""The administrator if the spec names none: the description requires one; the local service does not create it."""
 
 
 @frozen
@@ -49,10 +55,10 @@ class Cluster(Resource):
     Attributes:
         state: ``"resizing"`` or ``"steady"``.
         nodes: how many nodes are in which state.
-        target: how many nodes it was asked for, or the limits between which it scales.
+        target: how many nodes it should have, or the limits between which it scales.
         vm_size: the kind of machine, in upper case.
         priority: ``"dedicated"`` or ``"lowpriority"``.
-        errors: what the service says is wrong with it.
+        errors: what the service reports as wrong with it.
     """
 
     state: str = field(default="", init=False)
@@ -63,21 +69,32 @@ class Cluster(Resource):
     errors: tuple[Reason, ...] = field(default=(), init=False)
 
     kind: ClassVar[str] = "cluster"
+    _plural: ClassVar[str] = "clusters"
     _segment: ClassVar[str] = "/clusters"
+    _operations: ClassVar[Operations] = Operations("batchai", "clusters", "list_by_workspace")
 
-    def wait(self, *, timeout: float | None = None, report: Report | None = None, clock: Clock | None = None) -> Self:
-        """Waits until the cluster is steady and every node that it shall have is usable.
+    @property
+    def workspace(self) -> Workspace:
+        """The workspace that it belongs to."""
+        return cast("Workspace", self._parent)
 
-        Ctrl-C ends the waiting only.
+    @property
+    def group(self) -> ResourceGroup:
+        """The resource group that it belongs to."""
+        return self.workspace.group
+
+    def wait(self, *, timeout: float | None = None, report: Report | None = None) -> Self:
+        """Waits until the cluster is steady and all its nodes are usable.
+
+        Ctrl-C ends only the wait.
 
         Args:
             timeout: seconds, or None for a week.
-            report: is told each change of what is waited for.
-            clock: the clock to sleep by.
+            report: is called with a line each time the state changes.
 
         Raises:
-            ResourceFailedError: it was not made, or will not get the nodes asked for.
-            WaitTimeoutError: the time is over; it goes on resizing.
+            ResourceFailedError: it could not be created, or will not get its nodes.
+            WaitTimeoutError: the time is over; the cluster keeps resizing.
         """
         what = f"cluster {self.name!r} to be ready"
         return wait_until(
@@ -86,25 +103,25 @@ class Cluster(Resource):
             timeout=timeout,
             describe=lambda cluster: f"{cluster.state}, {cluster.nodes}",
             what=what,
-            clock=clock,
-            pace=self.connection.pace,
+            clock=self._session.clock,
+            pace=self._connection.pace,
             report=report,
         )
 
     def resize(self, nodes: int | AutoScale) -> Self:
-        """Asks for another number of nodes, or for limits to scale between; returns while they come or go.
+        """Changes the number of nodes, or the limits to scale between; returns while nodes still come or go.
 
         Args:
             nodes: how many; 0 frees them all and keeps the cluster.
 
         Raises:
-            NotFoundError: there is no such cluster.
+            NotFoundError: the cluster does not exist.
             SpecError: the number is negative.
         """
-        scale = ClusterSpec(vm_size="any", nodes=nodes).document()["properties"]["scaleSettings"]
+        scale = ClusterSpec(vm_size="any", nodes=nodes).to_document()["properties"]["scaleSettings"]
         with self._asking("resized"):
             body = {"properties": {"scaleSettings": scale}}
-            model = self.connection.batchai.clusters.update(*self._path, parameters=body, **AGAIN)
+            model = self._connection.batchai.clusters.update(*self._path, parameters=body, **AGAIN)
         return self._load(wire(model))
 
     def explain(self, node: str | None = None) -> Verdict:
@@ -114,7 +131,7 @@ class Cluster(Resource):
             node: a node's name as the logs show it, or None for the whole cluster.
 
         Raises:
-            NotFoundError: there is no such cluster, or it has no such node.
+            NotFoundError: the cluster or the node does not exist.
         """
         facts = self.refresh()._known()
         if node is None:
@@ -126,16 +143,14 @@ class Cluster(Resource):
         if node not in names:
             raise NotFoundError(
                 f"cluster {self.name!r} has no node {node!r}. Give one of its nodes: {', '.join(names) or 'none'}",
-                status=404,
                 code="NodeNotFound",
                 target=self.id,
             )
-        why = f"node {node} of cluster {self.name!r} is sound"
-        return Verdict(Cause.READY, why, [f"the cluster has {self.nodes}"], "cluster.explain() tells of all", self.id)
+        return explain.of_sound_node(self._known(), node)
 
     def _node_names(self) -> list[str]:
         with self._asking("asked for its nodes"):
-            found = self.connection.batchai.clusters.list_remote_login_information(*self._path, **AGAIN)
+            found = self._connection.batchai.clusters.list_remote_login_information(*self._path, **AGAIN)
             return [str(wire(login).get("nodeId")) for login in found]
 
     def _known(self) -> ClusterFacts:
@@ -143,35 +158,35 @@ class Cluster(Resource):
         return ClusterFacts(self.id, self.name, self.provisioning, self.state, most, asdict(self.nodes), self.errors)
 
     def _ready(self) -> bool:
-        if self.provisioning == "failed" or (self.state == "steady" and self.errors):
+        if self.provisioning == ProvisioningState.FAILED or (self.state == AllocationState.STEADY and self.errors):
             raise self._failure()
         wanted = self.nodes.total if isinstance(self.target, AutoScale) else self.target
-        if self.state == "steady" and self.nodes.unusable:
+        if self.state == AllocationState.STEADY and self.nodes.unusable:
             raise self._failure()
-        return self.state == "steady" and self.nodes.idle + self.nodes.running == wanted
+        return self.state == AllocationState.STEADY and self.nodes.idle + self.nodes.running == wanted
 
     def _failure(self) -> ResourceFailedError:
         reasons = self._reasons() or [f"it has {self.nodes}"]
         return ResourceFailedError(
             f"cluster {self.name!r} will not be ready: {'; '.join(reasons)}. Ask its explain() for the reason, resize "
-            "it, or delete it and create it anew",
+            "it, or delete it and create it again",
             resource=self.id,
             reasons=reasons,
         )
 
     def _create(self, spec: ClusterSpec, keys: Mapping[str, str], timeout: float) -> Self:
-        body = evolve(spec, user=spec.user or _ADMINISTRATOR).request(keys)
+        body = evolve(spec, user=spec.user or _ADMINISTRATOR)._request(keys)
         return self._created(
-            lambda: self.connection.batchai.clusters.begin_create(*self._path, parameters=body), timeout
+            lambda: self._connection.batchai.clusters.begin_create(*self._path, parameters=body), timeout
         )
 
     def _load(self, document: Document) -> Self:
         properties = document.get("properties") or {}
-        self.state = str(properties.get("allocationState") or "")
+        self.state = AllocationState.read(str(properties.get("allocationState") or ""))
         self.nodes = _counts(properties.get("nodeStateCounts") or {})
         self.target = _target(properties.get("scaleSettings") or {})
         self.vm_size = str(properties.get("vmSize") or "").upper()
-        self.priority = str(properties.get("vmPriority") or "")
+        self.priority = VmPriority.read(str(properties.get("vmPriority") or ""))
         self.errors = reasons(properties.get("errors") or ())
         return super()._load(document)
 
@@ -181,15 +196,8 @@ class Cluster(Resource):
     def _reasons(self) -> list[str]:
         return [str(reason) for reason in self.errors]
 
-    def _read(self) -> Document:
-        return wire(self.connection.batchai.clusters.get(*self._path))
 
-    def _remove(self) -> Poller:
-        poller: Poller = self.connection.batchai.clusters.begin_delete(*self._path)
-        return poller
-
-
-def _counts(counts: Mapping[str, Any]) -> NodeCounts:
+def _counts(counts: Document) -> NodeCounts:
     return NodeCounts(
         idle=counts.get("idleNodeCount") or 0,
         running=counts.get("runningNodeCount") or 0,
@@ -199,7 +207,7 @@ def _counts(counts: Mapping[str, Any]) -> NodeCounts:
     )
 
 
-def _target(scale: Mapping[str, Any]) -> int | AutoScale:
+def _target(scale: Document) -> int | AutoScale:
     auto = scale.get("autoScale")
     if auto:
         low, high = auto.get("minimumNodeCount") or 0, auto.get("maximumNodeCount") or 0

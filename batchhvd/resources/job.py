@@ -1,37 +1,51 @@
-"""A job: what runs on a cluster, how it stands, and the files that it writes."""
+"""A job: what runs on a cluster, its state, and the files that it writes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from attrs import define, field
 
 from batchhvd.advice import explain
 from batchhvd.advice.explain import ClusterFacts, JobFacts, Verdict
-from batchhvd.errors import JobFailedError, NotFoundError, ServiceError, SpecError
-from batchhvd.logs.progress import Progress
-from batchhvd.logs.stream import ENDED, LogStream
-from batchhvd.resources.base import Document, Poller, Reason, Resource, moment, reasons, wire
+from batchhvd.errors import JobFailedError, ServiceError, SpecError
+from batchhvd.logs.progress import Progress, ProgressReader
+from batchhvd.logs.stream import LogStream
+from batchhvd.resources.base import Operations, Resource
 from batchhvd.resources.cluster import Cluster
+from batchhvd.resources.file_entry import FileEntry, output_entry
+from batchhvd.resources.job_log import JobLog
 from batchhvd.resources.metrics import Metrics
-from batchhvd.resources.output_file import LinkReader, OutputFile
 from batchhvd.spec.job import JobSpec
 from batchhvd.wire.connection import AGAIN
-from batchhvd.wire.waiting import Clock, Report, wait_until
+from batchhvd.wire.facts.states import ENDED, JobState, WireWord
+from batchhvd.wire.models import Document, moment, wire
+from batchhvd.wire.reasons import Reason, reasons
+from batchhvd.wire.waiting import Report, wait_until
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from batchhvd.resources.experiment import Experiment
+    from batchhvd.resources.group import ResourceGroup
+    from batchhvd.resources.workspace import Workspace
+
 METRICS = "stdout.txt"
-"""The log in which trainings speak of their epochs."""
+"""The log in which trainings report their epochs."""
 
 LOGS = "stdouterr"
 """The id of the output directory that holds the logs. Source: the published description of listOutputFiles."""
 
-GOALS = ("running", "succeeded", "ended")
-"""What ``Job.wait`` can wait for."""
+
+class Goal(WireWord):
+    """What ``Job.wait`` can wait for."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    ENDED = "ended"
+
 
 _LINK_MINUTES = 600  # the most that the description allows
 _SHOWN = 10  # lines of the failed rank in the error's text; the error's ``tail`` has them all
@@ -43,10 +57,10 @@ class Job(Resource):
 
     Attributes:
         state: ``queued``, ``running``, ``terminating``, ``succeeded`` or ``failed``.
-        exit_code: 0, or that of the first rank that failed (128 + n for signal n); None while nothing ended.
+        exit_code: 0, or that of the first rank that failed (128 + n for signal n); None until a rank has ended.
         started: when it began to run, or None.
         ended: when it ended, or None.
-        errors: why it waits or failed, in the service's words.
+        errors: why it waits or failed, as the service puts it.
     """
 
     state: str = field(default="", init=False)
@@ -56,74 +70,86 @@ class Job(Resource):
     errors: tuple[Reason, ...] = field(default=(), init=False)
 
     kind: ClassVar[str] = "job"
+    _plural: ClassVar[str] = "jobs"
     _segment: ClassVar[str] = "/jobs"
+    _operations: ClassVar[Operations] = Operations("batchai", "jobs", "list_by_experiment")
+
+    @property
+    def experiment(self) -> Experiment:
+        """The experiment that it belongs to."""
+        return cast("Experiment", self._parent)
+
+    @property
+    def workspace(self) -> Workspace:
+        """The workspace that it belongs to."""
+        return self.experiment.workspace
+
+    @property
+    def group(self) -> ResourceGroup:
+        """The resource group that it belongs to."""
+        return self.workspace.group
 
     @property
     def spec(self) -> JobSpec | None:
-        """What it is made of, without keys and secret values; None before the first answer."""
-        return JobSpec.from_job(self._document) if self._document else None
+        """What it consists of, without keys and secret values; None before the first answer."""
+        return JobSpec._from_job(self._document) if self._document else None
 
-    def wait(
-        self,
-        until: str = "succeeded",
-        *,
-        timeout: float | None = None,
-        report: Report | None = None,
-        clock: Clock | None = None,
-    ) -> Self:
-        """Waits until the job runs or has ended; Ctrl-C ends the waiting and leaves the job alone.
+    def wait(self, until: str = "succeeded", *, timeout: float | None = None, report: Report | None = None) -> Self:
+        """Waits until the job runs or has ended; Ctrl-C ends the wait and leaves the job running.
 
         Args:
-            until: ``"running"`` (or beyond), ``"succeeded"``, or ``"ended"`` in whichever way.
+            until: ``"running"`` (or any later state), ``"succeeded"``, or ``"ended"`` with any result.
             timeout: seconds, or None for a week.
-            report: is told each change of what is waited for.
-            clock: the clock to sleep by.
+            report: is called with a line each time the state changes.
 
         Raises:
-            JobFailedError: it failed, and that was not what was waited for.
-            WaitTimeoutError: the time is over; the job goes on.
+            JobFailedError: it failed, and the goal was not ``"ended"``.
+            WaitTimeoutError: the time is over; the job continues.
             SpecError: ``until`` is none of these words.
         """
-        if until not in GOALS:
-            raise SpecError(f"a job cannot be waited for until {until!r}", remedy=f"give one of {', '.join(GOALS)}")
+        if until not in set(Goal):
+            raise SpecError(
+                f"a job cannot be waited for until it is {until!r}", remedy=f"give one of {', '.join(Goal)}"
+            )
         return wait_until(
             self.refresh,
             lambda job: job._reached(until),
             timeout=timeout,
             describe=Job.describe,
             what=f"job {self.name!r} to be {until}",
-            clock=clock,
-            pace=self.connection.pace,
+            clock=self._session.clock,
+            pace=self._connection.pace,
             report=report,
         )
 
     def describe(self) -> str:
-        """Returns how the job stood at the last answer, in a few words; asks nobody."""
-        return f"{self.state}, {self.errors[0]}" if self.errors and self.state == "queued" else self.state
+        """Returns the job's last known state in a few words, without sending a request."""
+        return f"{self.state}, {self.errors[0]}" if self.errors and self.state == JobState.QUEUED else self.state
 
     def terminate(self, *, timeout: float = 60.0) -> Self:
-        """Ends the job and waits until no rank runs; one that has ended already is fine.
+        """Terminates the job and waits until no rank runs; does nothing if it has ended already.
 
         Raises:
-            NotFoundError: there is no such job.
-            WaitTimeoutError: it did not end in time.
+            NotFoundError: the job does not exist.
+            WaitTimeoutError: it did not end in time; it is still terminating.
         """
         with self._asking("terminated"):
-            self._finish(self.connection.batchai.jobs.begin_terminate(*self._path, **AGAIN), timeout, "terminated")
+            self._finish(self._connection.batchai.jobs.begin_terminate(*self._path, **AGAIN), timeout, "terminated")
         return self.refresh()
 
-    def files(self, output: str = LOGS, folder: str = ".") -> Iterator[OutputFile]:
-        """Lists the files that the job has written.
+    def files(self, output: str = LOGS, directory: str = "") -> Iterator[FileEntry]:
+        """Lists the files and directories that the job has written.
 
         Args:
             output: ``"stdouterr"`` for the logs, or the id of an output directory.
-            folder: a folder in it.
+            directory: a directory in it; "" for its root.
 
         Raises:
-            BadRequestError: there is no such output directory.
+            BadRequestError: the job has no such output directory.
         """
-        for document in self._listed(output, folder):
-            yield OutputFile.of(self.connection, document)
+        directory = directory.removeprefix("./").strip("/").removeprefix(".")
+        for document in self._listed(output, directory):
+            yield output_entry(self._connection, document, directory)
 
     def stream(
         self,
@@ -133,54 +159,56 @@ class Job(Resource):
         cursor: int = 0,
         timeout: float | None = None,
         report: Report | None = None,
-        clock: Clock | None = None,
     ) -> LogStream:
-        """Follows a log file as the job writes it; ends when the job has ended and every byte was read.
+        """Follows a log file while the job writes it; ends when the job has ended and every byte has been read.
 
         Args:
             name: the file's name.
             output: its output directory.
-            cursor: the byte to begin with: ``LogStream.cursor`` of an earlier stream.
-            timeout: seconds that the whole may take, or None for a week.
-            report: is told what is waited for, such as why the job is queued.
-            clock: the clock to sleep by.
+            cursor: the byte to start from: ``LogStream.cursor`` of an earlier stream.
+            timeout: seconds that the stream may take, or None for a week.
+            report: is called with a line about what is waited for, such as why the job is queued.
         """
-        pace = self.connection.pace
         return LogStream(
-            JobLog(self, output, name), cursor=cursor, timeout=timeout, pace=pace, report=report, clock=clock
+            JobLog(self, output, name),
+            cursor=cursor,
+            timeout=timeout,
+            pace=self._connection.pace,
+            report=report,
+            clock=self._session.clock,
         )
 
     def metrics(self) -> Metrics:
-        """Reads what the training has said of its epochs so far.
+        """Reads what the training has reported about its epochs so far.
 
         Raises:
-            NotFoundError: there is no such job.
+            NotFoundError: the job does not exist.
         """
         spec = self.refresh().spec
-        return Metrics.of(self._log(METRICS).decode("utf-8", errors="replace"), spec.ranks if spec else None)
+        return Metrics._read(self._log(METRICS).decode("utf-8", errors="replace"), spec.ranks if spec else None)
 
     def progress(self, *, timeout: float | None = None, report: Report | None = None) -> Iterator[Progress]:
-        """Follows the training: yields how it stands, each time that it has said more, until the job has ended.
+        """Follows the training: yields a snapshot each time the log has grown, until the job has ended.
 
-        The bars that several ranks print over one another come out as one bar for each writer.
+        Bars that several ranks print over one another are separated into one bar for each writer.
 
         Args:
-            timeout: seconds that the whole may take, or None for a week.
-            report: is told what is waited for, such as why the job is queued.
+            timeout: seconds that the stream may take, or None for a week.
+            report: is called with a line about what is waited for, such as why the job is queued.
         """
         spec = self.refresh().spec
-        progress = Progress(spec.ranks if spec else None)
+        reader = ProgressReader(spec.ranks if spec else None)
         for text in self.stream(METRICS, timeout=timeout, report=report):
-            progress.feed(text)
-            yield progress
-        progress.close()
-        yield progress
+            reader.feed(text)
+            yield reader.snapshot()
+        reader.close()
+        yield reader.snapshot()
 
     def explain(self) -> Verdict:
-        """Says why the job waits, runs, failed or succeeded, with the evidence and what to do next.
+        """Explains why the job waits, runs, failed or succeeded, with the evidence and the next step.
 
         Raises:
-            NotFoundError: there is no such job.
+            NotFoundError: the job does not exist.
         """
         self.refresh()
         task = (self._document.get("properties") or {}).get("horovodSettings") or {}
@@ -195,43 +223,45 @@ class Job(Resource):
             ended=self.ended,
             cluster=self._cluster_facts(),
             script=str(task.get("pythonScriptFilePath") or ""),
-            restarted=self.connection.started,
+            restarted=self._connection.started,
             log=lambda name: self._log(name)[-8000:].decode("utf-8", errors="replace"),
         )
         return explain.of_job(facts)
 
     def _cluster_facts(self) -> ClusterFacts | None:
         id = str(((self._document.get("properties") or {}).get("cluster") or {}).get("id") or "")
-        cluster = Cluster(self.parent.parent, id.rpartition("/")[2] or "-")
+        cluster = Cluster(self.workspace, id.rpartition("/")[2] or "-")
         return cluster._known() if cluster.exists() else None
 
     def _log(self, name: str) -> bytes:
-        """Returns what a log file holds now, b"" where there is none."""
+        """Returns the present content of a log file; b"" if it does not exist."""
         for file in self.files():
             if file.name == name:
                 return file.read()
         return b""
 
-    def _listed(self, output: str, folder: str = ".", **options: Any) -> Iterator[Document]:
+    def _listed(self, output: str, directory: str = "", **options: object) -> Iterator[Document]:
         from azure.mgmt.batchai.models import JobsListOutputFilesOptions
 
         asked = JobsListOutputFilesOptions(
-            outputdirectoryid=output, directory=folder, linkexpiryinminutes=_LINK_MINUTES, max_results=1000
+            outputdirectoryid=output, directory=directory or ".", linkexpiryinminutes=_LINK_MINUTES, max_results=1000
         )
         with self._asking(f"searched for files of {output!r}"):
-            yield from map(wire, self.connection.batchai.jobs.list_output_files(*self._path, asked, **AGAIN, **options))
+            yield from map(
+                wire, self._connection.batchai.jobs.list_output_files(*self._path, asked, **AGAIN, **options)
+            )
 
     def _reached(self, goal: str) -> bool:
-        if self.state == "failed" and goal != "ended":
+        if self.state == JobState.FAILED and goal != Goal.ENDED:
             raise self._failure()
-        return self.state in ENDED or (goal == "running" and self.state == "running")
+        return self.state in ENDED or (goal == Goal.RUNNING and self.state == JobState.RUNNING)
 
     def _failure(self) -> JobFailedError:
         reason = self.errors[0] if self.errors else Reason("", "the service gave no reason")
         details = reason.details
         tail = details.get("Tail", "").splitlines()
         files = self._log_names()
-        message = f"job {self.name!r} failed: {str(reason).rstrip('.')}. Ask its explain() for the cause"
+        message = f"job {self.name!r} failed: {str(reason).rstrip('.')}. Call its explain() for the cause"
         message += f", or read {', '.join(files)} with stream()" if files else ""
         return JobFailedError(
             "\n    ".join([message, *tail[-_SHOWN:]]),
@@ -246,14 +276,14 @@ class Job(Resource):
 
     def _log_names(self) -> list[str]:
         try:
-            return [file.name for file in self.files() if not file.folder]
-        except ServiceError:  # the failure itself is worth more than the names that go with it
+            return [file.name for file in self.files() if not file.is_directory]
+        except ServiceError:  # the failure itself matters more than the names of its files
             return []
 
     def _load(self, document: Document) -> Self:
         properties = document.get("properties") or {}
         execution = properties.get("executionInfo") or {}
-        self.state = str(properties.get("executionState") or "")
+        self.state = JobState.read(str(properties.get("executionState") or ""))
         self.exit_code = execution.get("exitCode")
         self.started = moment(execution.get("startTime"))
         self.ended = moment(execution.get("endTime"))
@@ -265,81 +295,3 @@ class Job(Resource):
 
     def _reasons(self) -> list[str]:
         return [str(reason) for reason in self.errors]
-
-    def _read(self) -> Document:
-        return wire(self.connection.batchai.jobs.get(*self._path))
-
-    def _remove(self) -> Poller:
-        poller: Poller = self.connection.batchai.jobs.begin_delete(*self._path)
-        return poller
-
-
-class JobLog:
-    """One log file of one job, as a ``LogStream`` follows it.
-
-    The local service can hold a request open until there is news: header ``x-batchhvd-wait`` says for how many seconds,
-    ``x-batchhvd-unless`` which answer is none, ``x-batchhvd-job`` whose end is. Others ignore these headers.
-    """
-
-    def __init__(self, job: Job, output: str, name: str) -> None:
-        """Makes it.
-
-        Args:
-            job: whose log it is.
-            output: the output directory's id.
-            name: the file's name, with its folder in the directory.
-        """
-        self.held = False
-        self._job, self._output = job, output
-        self._folder, _, self._name = name.rpartition("/")
-        self._reader = LinkReader(job.connection, f"{name!r} of job {job.name!r} cannot be read")
-        self._tags: dict[str, str] = {}
-
-    def state(self, wait: float) -> str:
-        """Returns the job's state."""
-        with self._job._asking("read"):
-            model = self._job.connection.batchai.jobs.get(*self._job._path, **self._options("state", wait))
-        return self._job._load(wire(model)).state
-
-    def describe(self) -> str:
-        """Says how the job stands."""
-        return f"job {self._job.name!r} is {self._job.describe()}"
-
-    def link(self, wait: float) -> str:
-        """Returns the file's link, or ""."""
-        for document in self._job._listed(self._output, self._folder or ".", **self._options("link", wait)):
-            if document.get("name") == self._name:
-                return str(document.get("downloadUrl") or "")
-        return ""
-
-    def read(self, link: str, start: int, wait: float) -> Iterator[bytes]:
-        """Yields what the file holds from a byte on."""
-        yield from self._reader.read(link, start, self._headers(wait))
-        self._note(self._reader.answer)
-
-    def missing(self) -> NotFoundError | None:
-        """Returns the error where the job succeeded without the file; a failure says itself why there is none."""
-        if self._job.state != "succeeded":
-            return None
-        names = ", ".join(file.name for file in self._job.files(self._output)) or "none"
-        return NotFoundError(
-            f"job {self._job.name!r} has ended without writing {self._name!r}. Its files are: {names}",
-            code="FileNotFound",
-        )
-
-    def _options(self, about: str, wait: float) -> dict[str, Any]:
-        def note(response: Any) -> None:
-            self._note(response.http_response.headers)
-            self._tags[about] = response.http_response.headers.get("x-batchhvd-tag", "")
-
-        tag = self._tags.get(about)
-        return {
-            "headers": {**self._headers(wait), **({"x-batchhvd-unless": tag} if tag else {})},
-            "raw_response_hook": note,
-        }
-
-    def _headers(self, wait: float) -> dict[str, str]:
-        return {"x-batchhvd-wait": f"{wait:g}", "x-batchhvd-job": self._job.id}
-
-    def _note(self, headers: Mapping[str, str]) -> None:
-        self.held = "x-batchhvd-held" in headers

@@ -1,32 +1,32 @@
-"""What a training said of its epochs, read from its log."""
+"""What a training reports about its epochs, read from its log."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from batchhvd.logs.progress import Progress
+from batchhvd.logs.progress import ProgressReader
 
 
 class Metrics(list[dict[str, float]]):
-    """One record for each epoch: ``epoch``, the metrics' means over the ranks, and ``seconds`` where they are known.
+    """One record for each epoch: ``epoch``, the metrics' means over the ranks, and ``seconds`` if they are known.
 
     In a notebook it shows itself as learning curves above a table.
 
     Attributes:
-        test: the results of the final test by name, such as ``accuracy``; empty where there was none yet.
+        test: the results of the final test by name, such as ``accuracy``; empty before the test.
     """
 
     test: dict[str, float]
 
     @classmethod
-    def of(cls, text: str, ranks: int | None = None) -> Metrics:
+    def _read(cls, text: str, ranks: int | None = None) -> Metrics:
         """Returns the metrics in a log.
 
         Args:
             text: what the ranks wrote, carriage returns and all, with the words of Keras 2 or 3.
-            ranks: how many ranks wrote it at most, or None where that is not known.
+            ranks: how many ranks wrote it at most, or None if that is not known.
         """
-        progress = Progress(ranks)
+        progress = ProgressReader(ranks)
         progress.feed(text)
         progress.close()
         found = cls(progress.table())

@@ -3,74 +3,89 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import threading
 from collections.abc import Mapping
-from pathlib import Path
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from batchhvd.errors import ConflictError, ServiceError, SpecError, UnavailableError, WaitTimeoutError
-from batchhvd.resources.base import Listing
-from batchhvd.resources.workspace import ResourceGroup
+from batchhvd.errors import ConflictError, ServiceError, SpecError
+from batchhvd.resources.base import Listing, children
+from batchhvd.resources.group import ResourceGroup
+from batchhvd.wire import local_service
 from batchhvd.wire.connection import Connection
 from batchhvd.wire.facts.identity import SUBSCRIPTION
-from batchhvd.wire.loopback import Token, read_about, read_endpoint
-from batchhvd.wire.waiting import Pace, wait_until
+from batchhvd.wire.loopback import Token
+from batchhvd.wire.waiting import Clock
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
     from typing_extensions import Self
 
-_START = 30.0  # seconds that a service may take to answer; it takes about one
-_IDLE = 3600  # seconds after which a service ends that nobody needs any more
+_IDLE = 3600  # seconds after which a service ends that has had neither jobs nor requests
 _ENGINE = "processes"
 
 
 class Session:
-    """A way to one service as one subscription; it can be pickled (without the credential) and used from threads."""
+    """The way to one service and subscription; it can be pickled (without the credential) and used from threads."""
 
-    def __init__(self, connection: Connection) -> None:
-        """Makes a session; ``local`` and ``connect`` do it."""
-        self.connection = connection
+    def __init__(self, connection: Connection, *, clock: Clock | None = None) -> None:
+        """Creates a session; users call ``local`` or ``connect``.
+
+        Args:
+            connection: the way to the service.
+            clock: the clock for all waits; None for the machine's own.
+        """
+        self.clock = clock
+        self._connection = connection
 
     @property
     def endpoint(self) -> str:
-        """The service's URL; of a local service, where it is now."""
-        return self.connection.endpoint
+        """The service's URL; for a local service, its present one."""
+        return self._connection.endpoint
 
     @property
     def subscription(self) -> str:
         """The subscription's id."""
-        return self.connection.subscription
+        return self._connection.subscription
 
     def create_group(
         self, name: str, *, location: str = "eastus", tags: Mapping[str, str] | None = None
     ) -> ResourceGroup:
-        """Creates a resource group, or returns the one that is there.
+        """Creates a resource group, or returns the existing one.
 
         Args:
             name: its name.
-            location: its region; a local service only keeps the word.
+            location: its region; only a name to a local service.
             tags: its tags.
         """
-        return ResourceGroup(self.connection, name)._create(location, tags or {})
+        return ResourceGroup(self, name)._create(location, tags or {})
 
     def group(self, name: str) -> ResourceGroup:
-        """Returns a handle on a resource group; asks nobody."""
-        return ResourceGroup(self.connection, name)
+        """Returns a handle to a resource group without sending a request."""
+        return ResourceGroup(self, name)
 
     def groups(self) -> Listing[ResourceGroup]:
         """Lists the subscription's resource groups."""
-        return Listing(
-            lambda: self.connection.resources.resource_groups.list(),
-            lambda document: ResourceGroup(self.connection, document["name"])._load(document),
-            lambda: self.connection.translating("resource groups cannot be listed"),
-        )
+        return children(ResourceGroup, self)
 
     def close(self) -> None:
-        """Closes open connections; the service and its jobs go on, and so does the session when it is used again."""
-        self.connection.close()
+        """Closes open connections; the service and its jobs continue, and the session can be used again."""
+        self._connection.close()
+
+    @property
+    def id(self) -> str:
+        """The subscription's id, as the ids of its resource groups begin."""
+        return f"/subscriptions/{self.subscription}"
+
+    @property
+    def _path(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def _session(self) -> Session:
+        return self
+
+    def _asking(self, verb: str) -> AbstractContextManager[None]:
+        return self._connection.translating(f"subscription {self.subscription!r} cannot be {verb}")
 
     def __enter__(self) -> Self:
         return self
@@ -79,38 +94,41 @@ class Session:
         self.close()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Session) and self.connection == other.connection
+        return isinstance(other, Session) and self._connection == other._connection
 
     def __hash__(self) -> int:
-        return hash(self.connection)
+        return hash(self._connection)
 
     def __repr__(self) -> str:
         return f"Session({self.endpoint!r}, subscription={self.subscription!r})"
 
 
 def local(root: str | os.PathLike[str] | None = None, *, engine: str = _ENGINE) -> Session:
-    """Starts the service of this machine, or finds the one that runs.
+    """Starts the service of this machine, or finds the running one.
 
-    The service is a process of its own: it and its jobs outlive this program. It ends by itself when for an hour it has
-    had neither jobs nor requests.
+    The service is a separate process: it and its jobs outlive this program. It ends by itself after an hour without
+    jobs and requests.
 
     Args:
-        root: the folder with all it knows and all its shares; None for ``$BATCHHVD_ROOT``, else
+        root: the folder of its records and shares; None for ``$BATCHHVD_ROOT``, else
             ``$XDG_STATE_HOME/batchhvd``, else ``~/.local/state/batchhvd``.
-        engine: what runs the jobs, where it has to be started.
+        engine: what runs the jobs, if the service has to be started.
 
     Raises:
-        UnavailableError: it does not start; the message has the end of its log.
-        ConflictError: one runs there with another engine than the one asked for by name.
+        UnavailableError: it does not start; the message contains the end of its log.
+        ConflictError: a service with another engine runs there.
     """
-    folder = str(Path(root).expanduser().absolute()) if root is not None else str(default_root())
-    connection = Connection(read_endpoint(folder) or "http://127.0.0.1", SUBSCRIPTION, root=folder)
+    folder = local_service.resolved_root(root)
+    connection = Connection(local_service.read_endpoint(folder) or "http://127.0.0.1", SUBSCRIPTION, root=folder)
     if not _answers(connection):
-        _start(connection, folder, engine)
-    elif engine not in (_ENGINE, read_about(folder).get("engine")):
+        process = local_service.start(folder, "--engine", engine, "--idle", str(_IDLE))
+        local_service.wait_started(process, folder, lambda: _answers(connection))
+        return Session(connection)
+    running = local_service.read_about(folder).get("engine")
+    if engine not in (_ENGINE, running):
         raise ConflictError(
-            f"the local service in {folder} runs jobs with the engine {read_about(folder).get('engine')!r}, not with "
-            f"{engine!r}. End it first, or take another root"
+            f"the local service in {folder} runs jobs with the engine {running!r}, not with {engine!r}. "
+            "End it first, or use another root"
         )
     return Session(connection)
 
@@ -121,7 +139,7 @@ def connect(
     *,
     subscription: str | None = None,
 ) -> Session:
-    """Returns a session with any service that speaks Azure's protocols; asks nobody.
+    """Returns a session with any service that speaks Azure's protocols, without sending a request.
 
     Args:
         endpoint: URL of Resource Manager: https, or http on this machine.
@@ -130,16 +148,14 @@ def connect(
         subscription: the subscription's id; None for ``$AZURE_SUBSCRIPTION_ID``, on this machine the local service's.
 
     Raises:
-        SpecError: the endpoint is no such URL, or there is no subscription.
+        SpecError: the endpoint is not such a URL, or no subscription is given.
     """
     token = credential if isinstance(credential, str) else None
     given = Token(token) if token else None if isinstance(credential, str) else credential
     found = Connection(endpoint, subscription or "", credential=given)
-    root = (
-        str(default_root())
-        if given is None and found.loopback and read_endpoint(str(default_root())) == found.endpoint
-        else None
-    )
+    usual = local_service.resolved_root(None)
+    owned = given is None and found.loopback and local_service.read_endpoint(usual) == found.endpoint
+    root = usual if owned else None
     if given is None and root is None and os.environ.get("BATCHHVD_TOKEN"):
         given = Token(os.environ["BATCHHVD_TOKEN"])
     chosen = subscription or (SUBSCRIPTION if found.loopback else os.environ.get("AZURE_SUBSCRIPTION_ID"))
@@ -148,60 +164,13 @@ def connect(
     return Session(Connection(endpoint, chosen, root=root, credential=given))
 
 
-def default_root() -> Path:
-    """Returns the local service's folder where nobody names one; see ``local``."""
-    if os.environ.get("BATCHHVD_ROOT"):
-        return Path(os.environ["BATCHHVD_ROOT"]).expanduser().absolute()
-    state = os.environ.get("XDG_STATE_HOME")
-    return Path(state, "batchhvd") if state else Path.home() / ".local/state/batchhvd"
-
-
 def _answers(connection: Connection) -> bool:
-    """Whether the service that wrote the endpoint answers: its file may have outlived it."""
-    if not connection.root or not read_endpoint(connection.root):
+    """Says whether the service that wrote the endpoint answers: the file may have outlived it."""
+    if not connection.root or not local_service.read_endpoint(connection.root):
         return False
     try:
-        with connection.translating("the local service cannot be asked"):
+        with connection.translating("the local service cannot be reached"):
             connection.resources.resource_groups.check_existence("-", retry_total=0, connection_timeout=5)
     except ServiceError:
         return False
     return True
-
-
-def _start(connection: Connection, root: str, engine: str) -> None:
-    Path(root).mkdir(mode=0o700, parents=True, exist_ok=True)
-    log = Path(root) / "start.log"
-    command = [sys.executable, "-m", "batchhvd.service", "--root", root, "--engine", engine, "--idle", str(_IDLE)]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, cwd=root, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
-        )
-    # Somebody has to take note of its end, or it would stay behind as a zombie for as long as this program runs.
-    threading.Thread(target=process.wait, daemon=True).start()
-    try:
-        wait_until(
-            lambda: (_answers(connection), process.poll()),
-            lambda seen: seen[0] or _gave_up(seen[1], root, log),
-            timeout=_START,
-            describe=lambda seen: "not answering yet",
-            what=f"the local service in {root} to answer",
-            pace=Pace(first=0.05, factor=1.2, longest=0.2),
-        )
-    except WaitTimeoutError as error:
-        raise _not_started(f"has not answered within {_START:.0f} s", root, log) from error
-
-
-def _gave_up(code: int | None, root: str, log: Path) -> bool:
-    # Exit 3 says that another one, started at the same moment, has the root: its endpoint will appear.
-    if code in (None, 3):
-        return False
-    raise _not_started(f"ended with exit code {code}", root, log)
-
-
-def _not_started(how: str, root: str, log: Path) -> UnavailableError:
-    said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-5:]
-    return UnavailableError(
-        f"the local service in {root} {how}: {' | '.join(said) or 'it said nothing'}. Install its packages with "
-        f"`pip install 'batchhvd[service]'`, or see {Path(root) / 'service.log'} for the reason",
-        code="ServiceNotStarted",
-    )

@@ -1,50 +1,99 @@
-"""Looks at the service for a plan: which clusters, shares and files are there. Creates nothing."""
+"""Looks at the service for a plan: what it would reject, and what exists. Creates nothing."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from attrs import define, field
 
-from batchhvd.errors import BadRequestError, NotFoundError
-from batchhvd.resources.base import Resource
+from batchhvd.errors import BadRequestError, ConflictError, NotFoundError
 from batchhvd.resources.cluster import Cluster
-from batchhvd.resources.storage import FileShare, find_account
+from batchhvd.resources.job import Job
+from batchhvd.resources.share import FileShare
+from batchhvd.resources.storage_account import StorageAccount, find_account
 from batchhvd.spec.cluster import AutoScale
+from batchhvd.spec.job import JobSpec
 from batchhvd.spec.mounts import Mount
+from batchhvd.wire.models import PipelineAnswer, wire
+
+if TYPE_CHECKING:
+    from batchhvd.resources.experiment import Experiment
+
+_NO_KEY = "AA=="  # stands for the key of a missing account: the service reports that itself
 
 
 @define
 class Survey:
-    """What ``plan.make`` asks about; each share is looked for once.
+    """What ``plan.make`` needs to know; each account and share is looked up once.
 
     Attributes:
-        group: the resource group whose storage accounts are looked at first.
+        experiment: the experiment that the job would belong to.
         on: the cluster that the job would run on.
     """
 
-    group: Resource
+    experiment: Experiment
     on: Cluster
+    _accounts: dict[str, StorageAccount | None] = field(factory=dict, init=False)
     _shares: dict[tuple[str, str], FileShare | None] = field(factory=dict, init=False)
+    _knows_dry_runs: bool = field(default=False, init=False)
 
     @property
     def local(self) -> bool:
         """Whether it is the service of this machine."""
-        return self.group.connection.loopback
+        return self.experiment._connection.loopback
 
     def cluster(self) -> tuple[str, str, int] | None:
-        """Returns the cluster's name, kind of machine and how many nodes it can have; None where it is not there."""
-        if not self.on.exists():
+        """Returns the cluster's name, VM size and the most nodes that it can have; None if it does not exist."""
+
+        def note(answer: PipelineAnswer) -> None:
+            self._knows_dry_runs = "x-batchhvd-service" in answer.http_response.headers
+
+        try:
+            with self.on._asking("read"):
+                model = self.on._connection.batchai.clusters.get(*self.on._path, raw_response_hook=note)
+        except NotFoundError:
             return None
-        most = self.on.target.maximum if isinstance(self.on.target, AutoScale) else self.on.target
-        return self.on.name, self.on.vm_size, most
+        target = self.on._load(wire(model)).target
+        return self.on.name, self.on.vm_size, target.maximum if isinstance(target, AutoScale) else target
+
+    def refusals(self, spec: JobSpec, name: str) -> tuple[str, ...] | None:
+        """Returns what the service would reject; None if it does not know dry runs, and would create the job.
+
+        ``cluster`` must be called first: its answer tells which service it is.
+        """
+        job = Job(self.experiment, name)
+        if not self._knows_dry_runs:
+            return None
+        keys = {account: self._key(account) for account in spec._accounts()}
+        options = {"polling": False, "headers": {"x-batchhvd-dry-run": "true"}}
+        try:
+            with job._asking("created"):
+                body = spec._request(self.on.id, keys)
+                job._connection.batchai.jobs.begin_create(*job._path, parameters=body, **options)
+        except (BadRequestError, ConflictError, NotFoundError) as error:
+            return tuple(str(detail["message"]) for detail in error.details) or (str(error),)
+        return ()
 
     def has_share(self, mount: Mount) -> bool:
-        """Says whether a mount's account and share are there."""
+        """Says whether a mount's account and share exist."""
         return self._share(mount) is not None
 
     def has_file(self, mount: Mount, path: str) -> bool | None:
-        """Says whether a share has a file or folder; None where it has no such share."""
+        """Says whether a share has a file or directory; None if the share does not exist."""
         share = self._share(mount)
-        return None if share is None else not path or share.has(path)
+        return None if share is None else not path or share.file_exists(path) or share.directory_exists(path)
+
+    def _key(self, account: str) -> str:
+        found = self._account(account)
+        return found.read_key() if found else _NO_KEY
+
+    def _account(self, name: str) -> StorageAccount | None:
+        if name not in self._accounts:
+            try:
+                self._accounts[name] = find_account(self.experiment.group, name)
+            except (NotFoundError, BadRequestError):  # rejected: no account can have such a name
+                self._accounts[name] = None
+        return self._accounts[name]
 
     def _share(self, mount: Mount) -> FileShare | None:
         known = (mount.account, mount.share)
@@ -53,7 +102,8 @@ class Survey:
         return self._shares[known]
 
     def _find(self, mount: Mount) -> FileShare | None:
+        account = self._account(mount.account)
         try:
-            return find_account(self.group, mount.account).share(mount.share).refresh()
-        except (NotFoundError, BadRequestError):  # refused: no share can have such a name
+            return account.share(mount.share).refresh() if account else None
+        except (NotFoundError, BadRequestError):  # rejected: no share can have such a name
             return None

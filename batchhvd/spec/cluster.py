@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
 
-from attrs import field, frozen
+from attrs import Attribute, field, frozen
 
 from batchhvd.errors import SpecError
-from batchhvd.spec import document as specdocument
-from batchhvd.spec import json_source as jobfile
-from batchhvd.spec.json_source import Source
+from batchhvd.spec import json_source
+from batchhvd.spec.document import (
+    accounts_without_key,
+    clean,
+    errors_at,
+    merge,
+    open_document,
+    with_keys,
+    without_secrets,
+    write_document,
+)
+from batchhvd.spec.json_source import JsonSource
+from batchhvd.wire.facts.documents import Body, Document
+from batchhvd.wire.facts.states import VmPriority
 
 _KIND = "ClusterBaseProperties"
-PRIORITIES = ("dedicated", "lowpriority")
+PRIORITIES = tuple(VmPriority)
 
 
-def _check_count(_owner: Any, attribute: Any, value: Any) -> None:
+def _check_count(_owner: object, attribute: Attribute[int], value: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise SpecError(f"{attribute.name} is {value!r}", remedy="give a whole number, 0 or more")
+        raise SpecError(
+            f"{attribute.name} must be a whole number of at least 0, not {value!r}", remedy="give a number such as 4"
+        )
 
 
 @frozen
@@ -45,10 +57,12 @@ class AutoScale:
 
     def __attrs_post_init__(self) -> None:
         if not self.minimum <= self.initial <= self.maximum:
-            problem = f"{self.minimum} to {self.maximum} nodes, beginning with {self.initial}, cannot be"
+            problem = (
+                f"a cluster cannot scale from {self.minimum} to {self.maximum} nodes and start with {self.initial}"
+            )
             raise SpecError(problem, remedy="give minimum ≤ initial ≤ maximum")
 
-    def block(self) -> dict[str, int]:
+    def to_document(self) -> dict[str, int]:
         """Returns the wire's ``autoScale`` object."""
         counts = {"minimumNodeCount": self.minimum, "maximumNodeCount": self.maximum}
         return {**counts, **({"initialNodeCount": self.initial} if self.initial != self.minimum else {})}
@@ -62,12 +76,12 @@ class ClusterSpec:
         vm_size: the size of its machines, such as ``"Standard_NC6"``.
         nodes: how many nodes, or ``AutoScale``.
         priority: ``"dedicated"`` or ``"lowpriority"``.
-        user: the administrator's name on the nodes, or None where the client chooses.
+        user: the administrator's name on the nodes, or None to let the client choose.
         ssh_key: the administrator's public key, or None.
         password: the administrator's password, or None; never shown.
         location: what older files say at the top; since 2018-05-01 the workspace decides.
         extra: all other ``properties`` as the wire has them, such as ``nodeSetup``; never shown.
-        warnings: what was odd in the file that it was read from.
+        warnings: what looked odd in the file that it was read from.
 
     Raises:
         SpecError: a value is out of its range.
@@ -80,58 +94,61 @@ class ClusterSpec:
     ssh_key: str | None = None
     password: str | None = field(default=None, repr=False)
     location: str | None = None
-    extra: Mapping[str, Any] = field(factory=dict, repr=False)
+    extra: Document = field(factory=dict, repr=False)
     warnings: tuple[str, ...] = field(default=(), eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         if not self.vm_size:
             raise SpecError("vmSize is missing", pointer="/vmSize", remedy='give a size, such as "Standard_NC6"')
         if self.priority not in PRIORITIES:
-            raise SpecError(f'"{self.priority}" is no priority', remedy=f"allowed: {', '.join(PRIORITIES)}")
+            raise SpecError(f'"{self.priority}" is not a priority', remedy=f"allowed: {', '.join(PRIORITIES)}")
         if not isinstance(self.nodes, AutoScale) and (not isinstance(self.nodes, int) or self.nodes < 0):
-            raise SpecError(f"{self.nodes!r} nodes cannot be", remedy="give a number, 0 or more, or AutoScale(0, 4)")
+            raise SpecError(
+                f"nodes must be a whole number of at least 0, or AutoScale, not {self.nodes!r}",
+                remedy="give 4, or AutoScale(0, 4)",
+            )
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str], *, account: object = None, **given: Any) -> ClusterSpec:
-        """Reads a cluster.json; what is given here wins over the file.
+    def read(cls, path: str | os.PathLike[str], *, account: object = None, **given: object) -> ClusterSpec:
+        """Reads a cluster.json; arguments win over the file.
 
         Args:
             path: the file.
             account: the storage account for its placeholders, by name or as an object.
-            **given: any field, such as ``vm_size="Standard_D1"`` or ``nodes=AutoScale(0, 3)``; None is not given.
+            **given: any field, such as ``vm_size="Standard_D1"`` or ``nodes=AutoScale(0, 3)``; None means not given.
 
         Raises:
             SpecError: the file or a value is wrong, or neither says the size of the machines.
         """
-        return cls._open(jobfile.read(path), account, given)
+        return cls._open(json_source.read(path), account, given)
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any], *, account: object = None, **given: Any) -> ClusterSpec:
+    def from_document(cls, document: Document, *, account: object = None, **given: object) -> ClusterSpec:
         """Returns the value of a document in the wire's shape, as ``read`` does for a file."""
-        return cls._open(Source(dict(document)), account, given)
+        return cls._open(JsonSource(dict(document)), account, given)
 
     @classmethod
-    def _open(cls, source: Source, account: object, given: Mapping[str, Any]) -> ClusterSpec:
-        opened, notices = specdocument.opened(source, _KIND, account)
-        fields = _fields(opened, specdocument.cleaned(opened.value["properties"]))
+    def _open(cls, source: JsonSource, account: object, given: Document) -> ClusterSpec:
+        opened, notices = open_document(source, _KIND, account)
+        fields = _fields(opened, clean(opened.value["properties"]))
         wanted = {name: value for name, value in given.items() if value is not None}
         fields = {"location": opened.value.get("location"), **fields, **wanted, "warnings": notices}
         if not fields.get("vm_size"):
             remedy = 'add "vmSize" to the file, or give vm_size=… (on the command line --vm-size)'
             raise source.fault("/properties", "vmSize is missing", remedy)
-        with specdocument.placed(source, "/properties"):
+        with errors_at(source, "/properties"):
             return cls(**fields)
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> Body:
         """Returns the wire's document, without password and keys."""
-        found: dict[str, Any] = specdocument.public(self.request({}))
+        found: Body = without_secrets(self._request({}))
         return {**({"location": self.location} if self.location else {}), **found}
 
-    def request(self, keys: Mapping[str, str]) -> dict[str, Any]:
+    def _request(self, keys: Mapping[str, str]) -> Body:
         """Returns the body that creates the cluster, keys and password included.
 
         Args:
-            keys: account keys by account name, for the ``accounts`` that need one.
+            keys: account keys by account name, for the accounts that need one.
         """
         account = {
             "adminUserName": self.user,
@@ -140,28 +157,28 @@ class ClusterSpec:
         }
         fixed = {
             "vmSize": self.vm_size,
-            "vmPriority": self.priority if self.priority != "dedicated" else None,
+            "vmPriority": self.priority if self.priority != VmPriority.DEDICATED else None,
             "scaleSettings": self._scale(),
             "userAccountSettings": account,
         }
-        properties = specdocument.merged(specdocument.cleaned(fixed), self.extra)
-        return {"properties": specdocument.with_keys(properties, keys)}
+        properties = merge(clean(fixed), self.extra)
+        return {"properties": with_keys(properties, keys)}
 
-    def accounts(self) -> tuple[str, ...]:
-        """Returns the names of the storage accounts whose keys ``request`` needs."""
-        return specdocument.accounts(self.extra)
+    def _accounts(self) -> tuple[str, ...]:
+        """Returns the names of the storage accounts whose keys the request needs."""
+        return accounts_without_key(self.extra)
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes a cluster.json, without password and keys."""
-        specdocument.written(path, "cluster", self.document())
+        write_document(path, "cluster", self.to_document())
 
-    def _scale(self) -> dict[str, Any]:
+    def _scale(self) -> Body:
         if isinstance(self.nodes, AutoScale):
-            return {"autoScale": self.nodes.block()}
+            return {"autoScale": self.nodes.to_document()}
         return {"manual": {"targetNodeCount": self.nodes}}
 
 
-def _fields(source: Source, properties: dict[str, Any]) -> dict[str, Any]:
+def _fields(source: JsonSource, properties: Body) -> Body:
     """Takes the fields of ``ClusterSpec`` out of the wire's properties; the rest is ``extra``."""
     rest = dict(properties)
     user = dict(rest.pop("userAccountSettings", {}))
@@ -173,15 +190,15 @@ def _fields(source: Source, properties: dict[str, Any]) -> dict[str, Any]:
         "password": user.pop("adminUserPassword", None),
     }
     scale = dict(rest.pop("scaleSettings", {}))
-    with specdocument.placed(source, "/properties/scaleSettings"):
+    with errors_at(source, "/properties/scaleSettings"):
         fields["nodes"], scale = _nodes(scale)
     left = {"userAccountSettings": user, "scaleSettings": scale}
     return {**fields, "extra": {**rest, **{name: value for name, value in left.items() if value}}}
 
 
-def _nodes(scale: dict[str, Any]) -> tuple[int | AutoScale, dict[str, Any]]:
+def _nodes(scale: Body) -> tuple[int | AutoScale, Body]:
     if "manual" in scale and "autoScale" in scale:
-        raise SpecError("both manual and autoScale are there", remedy="keep one of them")
+        raise SpecError("both manual and autoScale are given", remedy="keep one of them")
     if "autoScale" in scale:
         auto = dict(scale.pop("autoScale"))
         low, high = auto.pop("minimumNodeCount"), auto.pop("maximumNodeCount")

@@ -1,9 +1,9 @@
 """What a job and a cluster are made of: frozen values, to and from the published files.
 
     JobSpec(nodes, task, logs, mounts, …)      task: Horovod, CustomMpi, CustomToolkit or OtherToolkit
-    ClusterSpec(vm_size, nodes, …)             nodes: a number or AutoScale (clusterspec.py)
+    ClusterSpec(vm_size, nodes, …)             nodes: a number or AutoScale (cluster.py)
 
-A value read from a file and one written in Python are equal where they mean the same. Variables such as
+A value read from a file and one written in Python are equal if they mean the same. Variables such as
 ``$AZ_BATCHAI_JOB_MOUNT_ROOT`` stay as they are: only the node knows their values.
 """
 
@@ -12,16 +12,23 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Any
 
 from attrs import field, frozen
 
 from batchhvd.errors import SpecError
-from batchhvd.spec import document as specdocument
-from batchhvd.spec import json_source as jobfile
-from batchhvd.spec import reading as jobfields
+from batchhvd.spec import json_source, reading
 from batchhvd.spec.cluster import AutoScale, ClusterSpec
-from batchhvd.spec.json_source import Source
+from batchhvd.spec.document import (
+    accounts_without_key,
+    clean,
+    errors_at,
+    merge,
+    open_document,
+    with_keys,
+    without_secrets,
+    write_document,
+)
+from batchhvd.spec.json_source import JsonSource
 from batchhvd.spec.mounts import Mount, MountPath, Volume
 from batchhvd.spec.placeholders import Mountable
 from batchhvd.spec.toolkits import (
@@ -33,6 +40,8 @@ from batchhvd.spec.toolkits import (
     OutputDirectory,
     Task,
 )
+from batchhvd.wire.facts.documents import Body, Document
+from batchhvd.wire.facts.states import JobPriority
 from batchhvd.wire.facts.times import write_duration
 
 __all__ = [
@@ -51,18 +60,22 @@ __all__ = [
 ]
 
 _KIND = "JobBaseProperties"
-PRIORITIES = ("low", "normal", "high")
+PRIORITIES = tuple(JobPriority)
 
 
-def _check_nodes(_owner: Any, _attribute: Any, value: Any) -> None:
+def _check_nodes(_owner: object, _attribute: object, value: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise SpecError(f"{value!r} is no number of nodes", pointer="/nodeCount", remedy="give 1 or more")
+        raise SpecError(
+            f"nodes must be a whole number of at least 1, not {value!r}",
+            pointer="/nodeCount",
+            remedy="give a number such as 4",
+        )
 
 
-def _check_logs(_owner: Any, _attribute: Any, value: Any) -> None:
+def _check_logs(_owner: object, _attribute: object, value: str) -> None:
     if not value.strip():
         remedy = 'give a directory on a mount, such as mount / "logs"'
-        raise SpecError("there is no place for the logs", pointer="/stdOutErrPathPrefix", remedy=remedy)
+        raise SpecError("the directory for the logs is missing", pointer="/stdOutErrPathPrefix", remedy=remedy)
 
 
 def _check_once(names: Iterable[str], pointer: str, how: str) -> None:
@@ -89,7 +102,7 @@ def _outputs(values: Iterable[OutputDirectory]) -> tuple[OutputDirectory, ...]:
     return tuple(values)
 
 
-def _variables(values: Mapping[str, Any]) -> Mapping[str, Any]:
+def _variables(values: Document) -> Document:
     return dict(values)
 
 
@@ -100,20 +113,20 @@ class JobSpec:
     Attributes:
         nodes: how many nodes it gets, all at once.
         task: what runs.
-        logs: the directory on a mount that takes the log files.
+        logs: the directory on a mount that receives the log files.
         mounts: the file shares that it sees.
         volumes: other volumes.
         preparation: a shell command line that runs once on each node before, or None.
         image: the container image, or None.
         environment: variables of every process.
-        secrets: variables whose values nobody gets to see (or, instead of a value, the wire's reference to a vault).
+        secrets: variables whose values are never shown (or, instead of a value, the wire's reference to a vault).
         inputs: directories to read, by id.
         outputs: directories to write, by id.
-        max_seconds: the longest time that it may run, or None for the service's own (a week).
+        max_seconds: the longest time that it may run, or None for the service's default (a week).
         priority: ``"low"``, ``"normal"`` or ``"high"``.
         extra: all other ``properties`` as the wire has them; never shown.
-        cluster: the id of the cluster that the file names; the one that it is created on counts.
-        warnings: what was odd in the file that it was read from.
+        cluster: the id of the cluster that the file names; it is not used: the job runs where it is submitted.
+        warnings: what looked odd in the file that it was read from.
 
     Raises:
         SpecError: a value is out of its range, or two mounts have one path.
@@ -127,24 +140,28 @@ class JobSpec:
     preparation: str | None = None
     image: str | None = None
     environment: Mapping[str, str] = field(factory=dict, converter=_variables)
-    secrets: Mapping[str, Any] = field(factory=dict, converter=_variables, repr=False)
+    secrets: Document = field(factory=dict, converter=_variables, repr=False)
     inputs: tuple[InputDirectory, ...] = field(default=(), converter=_inputs)
     outputs: tuple[OutputDirectory, ...] = field(default=(), converter=_outputs)
     max_seconds: float | None = None
     priority: str = "normal"
-    extra: Mapping[str, Any] = field(factory=dict, repr=False)
+    extra: Document = field(factory=dict, repr=False)
     cluster: str | None = field(default=None, eq=False, repr=False)
     warnings: tuple[str, ...] = field(default=(), eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.task, (Horovod, CustomMpi, CustomToolkit, OtherToolkit)):
-            raise SpecError(f"{self.task!r} is no task", remedy="give Horovod(…), CustomMpi(…) or CustomToolkit(…)")
+            raise SpecError(f"{self.task!r} is not a task", remedy="give Horovod(…), CustomMpi(…) or CustomToolkit(…)")
         if self.priority not in PRIORITIES:
-            problem, remedy = f'"{self.priority}" is no priority', f"allowed: {', '.join(PRIORITIES)}"
+            problem, remedy = f'"{self.priority}" is not a priority', f"allowed: {', '.join(PRIORITIES)}"
             raise SpecError(problem, pointer="/schedulingPriority", remedy=remedy)
         if self.max_seconds is not None and self.max_seconds <= 0:
             pointer = "/constraints/maxWallClockTime"
-            raise SpecError(f"{self.max_seconds} seconds is no time limit", pointer=pointer, remedy="give more than 0")
+            raise SpecError(
+                f"max_seconds must be more than 0, not {self.max_seconds}",
+                pointer=pointer,
+                remedy="give a number of seconds",
+            )
         paths = [mount.path for mount in self.mounts] + [volume.path for volume in self.volumes]
         _check_once(paths, "/mountVolumes", "mounted")
         _check_once((directory.id for directory in self.inputs), "/inputDirectories", "given")
@@ -175,84 +192,84 @@ class JobSpec:
         Raises:
             SpecError: the file is wrong or a placeholder is left, with file, line, column and what would be right.
         """
-        return cls._open(jobfile.read(path), account, mounts)
+        return cls._open(json_source.read(path), account, mounts)
 
     @classmethod
     def from_document(
         cls,
-        document: Mapping[str, Any],
+        document: Document,
         *,
         account: object = None,
         mounts: Mapping[str, Mountable] | None = None,
     ) -> JobSpec:
         """Returns the value of a document in the wire's shape, as ``read`` does for a file."""
-        return cls._open(Source(dict(document)), account, mounts)
+        return cls._open(JsonSource(dict(document)), account, mounts)
 
     @classmethod
-    def from_job(cls, document: Mapping[str, Any]) -> JobSpec:
+    def _from_job(cls, document: Document) -> JobSpec:
         """Returns the value of a job as the service shows it: what the service added is left out."""
-        return cls(**jobfields.fields(Source({"properties": jobfields.shown(document["properties"])})))
+        return cls(**reading.fields(JsonSource({"properties": reading.shown(document["properties"])})))
 
     @classmethod
-    def _open(cls, source: Source, account: object, mounts: Mapping[str, Mountable] | None) -> JobSpec:
-        opened, notices = specdocument.opened(source, _KIND, account, mounts)
-        fields = jobfields.fields(opened)
-        with specdocument.placed(opened, "/properties"):
+    def _open(cls, source: JsonSource, account: object, mounts: Mapping[str, Mountable] | None) -> JobSpec:
+        opened, notices = open_document(source, _KIND, account, mounts)
+        fields = reading.fields(opened)
+        with errors_at(opened, "/properties"):
             return cls(**fields, warnings=notices)
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> Body:
         """Returns the wire's document, without any key, password or secret value."""
-        found: dict[str, Any] = specdocument.public(self._document([{"name": name} for name in self.secrets]))
+        found: Body = without_secrets(self._document([{"name": name} for name in self.secrets]))
         return found
 
-    def request(self, cluster: str, keys: Mapping[str, str]) -> dict[str, Any]:
+    def _request(self, cluster: str, keys: Mapping[str, str]) -> Body:
         """Returns the body that creates the job, keys and secret values included.
 
         Args:
             cluster: the id of the cluster that it runs on.
-            keys: account keys by account name, for the ``accounts`` that need one.
+            keys: account keys by account name, for the accounts that need one.
         """
         body = self._document([_secret(name, value) for name, value in self.secrets.items()])
         body["properties"]["cluster"] = {"id": cluster}
         own = {mount.account: mount.key for mount in self.mounts if mount.key}
-        found: dict[str, Any] = specdocument.with_keys(body, {**keys, **own})
+        found: Body = with_keys(body, {**keys, **own})
         return found
 
-    def accounts(self) -> tuple[str, ...]:
-        """Returns the names of the storage accounts whose keys ``request`` needs."""
+    def _accounts(self) -> tuple[str, ...]:
+        """Returns the names of the storage accounts whose keys the request needs."""
         own = {mount.account for mount in self.mounts if mount.key}
-        return tuple(name for name in specdocument.accounts(self._document([])) if name not in own)
+        return tuple(name for name in accounts_without_key(self._document([])) if name not in own)
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes a job.json, without any key, password or secret value."""
-        specdocument.written(path, "job", self.document())
+        write_document(path, "job", self.to_document())
 
-    def _document(self, secrets: list[dict[str, Any]]) -> dict[str, Any]:
+    def _document(self, secrets: list[Body]) -> Body:
         image = {"imageSourceRegistry": {"image": self.image}}
         longest = write_duration(timedelta(seconds=self.max_seconds)) if self.max_seconds else None
         fixed = {
-            "schedulingPriority": self.priority if self.priority != "normal" else None,
+            "schedulingPriority": self.priority if self.priority != JobPriority.NORMAL else None,
             "nodeCount": self.nodes,
             "stdOutErrPathPrefix": self.logs,
             "mountVolumes": self._volumes(),
             "jobPreparation": {"commandLine": self.preparation},
             "containerSettings": image,
-            "inputDirectories": [directory.block() for directory in self.inputs],
-            "outputDirectories": [directory.block() for directory in self.outputs],
+            "inputDirectories": [directory.to_document() for directory in self.inputs],
+            "outputDirectories": [directory.to_document() for directory in self.outputs],
             "environmentVariables": [{"name": name, "value": value} for name, value in self.environment.items()],
             "secrets": secrets,
             "constraints": {"maxWallClockTime": longest},
         }
         cluster = {"cluster": {"id": self.cluster}} if self.cluster else {}
-        task = {self.task.wire: self.task.block()}
-        return {"properties": specdocument.merged({**specdocument.cleaned(fixed), **cluster, **task}, self.extra)}
+        task = {self.task.wire: self.task.to_document()}
+        return {"properties": merge({**clean(fixed), **cluster, **task}, self.extra)}
 
-    def _volumes(self) -> dict[str, list[dict[str, Any]]]:
-        found = {"azureFileShares": [mount.block() for mount in self.mounts]}
+    def _volumes(self) -> dict[str, list[Body]]:
+        found = {"azureFileShares": [mount.to_document() for mount in self.mounts]}
         for volume in self.volumes:
-            found.setdefault(volume.kind, []).append(volume.block())
+            found.setdefault(volume.kind, []).append(volume.to_document())
         return found
 
 
-def _secret(name: str, value: Any) -> dict[str, Any]:
+def _secret(name: str, value: object) -> Body:
     return {"name": name, "valueSecretReference" if isinstance(value, Mapping) else "value": value}

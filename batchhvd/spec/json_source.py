@@ -1,6 +1,6 @@
-"""Reads JSON files and remembers where everything stands, so that an error can point at it.
+"""Reads JSON files and remembers the position of every value, so that an error can point at it.
 
-The standard reader forgets the position of a value once it is read; a person with a job file of eighty lines needs it.
+The standard reader does not keep positions; whoever edits a job file of eighty lines needs them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from attrs import field, frozen
 
 from batchhvd.errors import SpecError
+from batchhvd.wire.facts.documents import Body, Document
 from batchhvd.wire.facts.pointers import child
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -22,8 +23,8 @@ _DEPTH = 60  # the published files nest eight deep; beyond this Python's own sta
 
 
 @frozen
-class Source:
-    """A JSON document and where each of its values stands.
+class JsonSource:
+    """A JSON document and the position of each of its values.
 
     Attributes:
         value: the document as Python objects.
@@ -40,7 +41,7 @@ class Source:
     keys: Mapping[str, int] = field(factory=dict, repr=False)
 
     def fault(self, pointer: str, problem: str, remedy: str = "", *, key: bool = False) -> SpecError:
-        """Returns the error for a value (or for its key), with file, line and column where there is a file.
+        """Returns the error for a value (or for its key), with line and column if it was read from a file.
 
         Args:
             pointer: JSON pointer of the wrong value; its nearest ancestor that exists gives the position.
@@ -63,11 +64,11 @@ class Source:
         return self.places.get(pointer, 0)
 
 
-def read(path: str | os.PathLike[str]) -> Source:
+def read(path: str | os.PathLike[str]) -> JsonSource:
     """Reads a JSON file in UTF-8, with or without a byte order mark.
 
     Raises:
-        SpecError: there is no such file, it cannot be read, or it is not JSON; with line and column.
+        SpecError: the file is missing, cannot be read, or is not JSON; with line and column.
     """
     name = os.fspath(path)
     try:
@@ -82,7 +83,7 @@ def read(path: str | os.PathLike[str]) -> Source:
         raise SpecError("is not UTF-8", remedy="save it as UTF-8", file=name, line=line, column=column) from error
 
 
-def parse(text: str, *, file: str = "") -> Source:
+def parse(text: str, *, file: str = "") -> JsonSource:
     """Returns the document in a text.
 
     Args:
@@ -94,7 +95,7 @@ def parse(text: str, *, file: str = "") -> Source:
     """
     reader = _Reader(text, file)
     value = reader.document()
-    return Source(value, file, text, reader.places, reader.keys)
+    return JsonSource(value, file, text, reader.places, reader.keys)
 
 
 def _position(text: str, index: int) -> tuple[int, int]:
@@ -115,7 +116,7 @@ class _Reader:
         self.keys: dict[str, int] = {}
         self.scalars = json.JSONDecoder(parse_constant=_no_constant)
 
-    def document(self) -> Any:
+    def document(self) -> object:
         if not self.peek():
             self.fail("the file is empty", 'write {"properties": {…}}')
         value = self.value("", 0)
@@ -123,7 +124,7 @@ class _Reader:
             self.fail("the document has ended, and more follows", "keep one object in the file")
         return value
 
-    def value(self, pointer: str, depth: int) -> Any:
+    def value(self, pointer: str, depth: int) -> object:
         first = self.peek()
         self.places[pointer] = self.at
         if depth > _DEPTH:
@@ -134,15 +135,15 @@ class _Reader:
             return self.items(pointer, depth)
         return self.scalar()
 
-    def members(self, pointer: str, depth: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    def members(self, pointer: str, depth: int) -> Body:
+        found: Body = {}
         while self.more("}", bool(found)):
             name = self.key(pointer, found)
             found[name] = self.value(child(pointer, name), depth + 1)
         return found
 
-    def items(self, pointer: str, depth: int) -> list[Any]:
-        found: list[Any] = []
+    def items(self, pointer: str, depth: int) -> list[object]:
+        found: list[object] = []
         while self.more("]", bool(found)):
             found.append(self.value(child(pointer, len(found)), depth + 1))
         return found
@@ -167,7 +168,7 @@ class _Reader:
             self.at = comma
             self.fail(f"a comma stands before the closing {closing}", "remove the comma")
 
-    def key(self, pointer: str, found: Mapping[str, Any]) -> str:
+    def key(self, pointer: str, found: Document) -> str:
         if self.peek() != '"':
             self.unexpected("a field's name is missing here", 'write it in double quotes, as "nodeCount"')
         at = self.at
@@ -175,21 +176,21 @@ class _Reader:
         if name in found:
             line = _position(self.text, self.keys[child(pointer, name)])[0]
             self.at = at
-            self.fail(f'"{name}" stands here twice, first on line {line}', "keep one of them")
+            self.fail(f'"{name}" is given twice, first on line {line}', "keep one of them")
         self.keys[child(pointer, name)] = at
         if self.peek() != ":":
             self.unexpected(f'a colon is missing after "{name}"', f'write "{name}": value')
         self.at += 1
         return name
 
-    def scalar(self) -> Any:
+    def scalar(self) -> object:
         try:
             value, self.at = self.scalars.raw_decode(self.text, self.at)
         except json.JSONDecodeError as error:
             self.at = error.pos
             self.unexpected(error.msg[:1].lower() + error.msg[1:], "")
         except ValueError as error:
-            self.fail(f"{error} is no number in JSON", "write a number or null")
+            self.fail(f"{error} is not a number in JSON", "write a number or null")
         return value
 
     def peek(self) -> str:

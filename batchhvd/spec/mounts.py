@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from attrs import field, frozen
 
 from batchhvd.errors import SpecError
+from batchhvd.wire.facts.documents import Body, Document
 from batchhvd.wire.facts.mount_roots import JOB_ROOT
 
 ROOT = f"${JOB_ROOT}"
@@ -42,7 +41,7 @@ def _check_inside(path: str, what: str, pointer: str = "") -> None:
         )
 
 
-def _check_mount_path(_mount: Any, _attribute: Any, path: Any) -> None:
+def _check_mount_path(_mount: object, _attribute: object, path: str) -> None:
     _check_inside(path, "a path below the mount root", "/relativeMountPath")
 
 
@@ -57,7 +56,7 @@ class Mount:
         share: the share's name.
         path: where it is mounted, relative to ``$AZ_BATCHAI_JOB_MOUNT_ROOT``.
         url: the share's address; Azure's own by default, and what the local service understands too.
-        key: the account's key, or None where the client looks it up; never shown.
+        key: the account's key, or None to let the client look it up; never shown.
         extra: further fields as the wire has them, such as ``fileMode``.
 
     Raises:
@@ -69,7 +68,7 @@ class Mount:
     path: str = field(validator=_check_mount_path)
     url: str = field(kw_only=True)
     key: str | None = field(default=None, kw_only=True, repr=False, eq=False)
-    extra: Mapping[str, Any] = field(factory=dict, kw_only=True, repr=False)
+    extra: Document = field(factory=dict, kw_only=True, repr=False)
 
     @url.default
     def _azure_url(self) -> str:
@@ -82,13 +81,13 @@ class Mount:
     def __str__(self) -> str:
         return f"{ROOT}/{self.path}"
 
-    def block(self) -> dict[str, Any]:
+    def to_document(self) -> Body:
         """Returns the wire's ``azureFileShares`` item, without the key."""
         fields = {"accountName": self.account, "azureFileUrl": self.url, "relativeMountPath": self.path}
         return {**fields, **self.extra}
 
     @classmethod
-    def from_block(cls, block: Mapping[str, Any]) -> Mount:
+    def from_document(cls, block: Document) -> Mount:
         """Returns the mount of an ``azureFileShares`` item; the account may stand in its address only.
 
         Raises:
@@ -116,7 +115,7 @@ def _account_and_share(url: str) -> tuple[str, str]:
     if ".file." in host:
         segments.insert(0, host.partition(".")[0])
     if split.scheme not in ("http", "https") or len(segments) != 2:
-        problem = f'"{url}" is no address of a file share'
+        problem = f'"{url}" is not the address of a file share'
         remedy = "write https://ACCOUNT.file.core.windows.net/SHARE"
         raise SpecError(problem, pointer="/azureFileUrl", remedy=remedy)
     return segments[0], segments[1]
@@ -137,7 +136,7 @@ class Volume:
 
     kind: str
     path: str = field(validator=_check_mount_path)
-    settings: Mapping[str, Any] = field(factory=dict, repr=False)
+    settings: Document = field(factory=dict, repr=False)
 
     def __truediv__(self, below: str) -> MountPath:
         """Returns a path below the mounted directory."""
@@ -146,6 +145,6 @@ class Volume:
     def __str__(self) -> str:
         return f"{ROOT}/{self.path}"
 
-    def block(self) -> dict[str, Any]:
+    def to_document(self) -> Body:
         """Returns the wire's item of the list ``kind``."""
         return {**self.settings, "relativeMountPath": self.path}

@@ -1,16 +1,17 @@
-"""Fills in what the published files leave open: the storage account, and nothing that the node must expand."""
+"""Fills in what the published files leave open: the storage account, but nothing that the node expands."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from attrs import evolve
 
-from batchhvd.spec.json_source import Source
+from batchhvd.spec.json_source import JsonSource
 from batchhvd.spec.mounts import Mount
 from batchhvd.spec.schema import nearest
+from batchhvd.wire.facts.documents import Document
 from batchhvd.wire.facts.pointers import child
 
 ACCOUNT = "<AZURE_BATCHAI_STORAGE_ACCOUNT>"
@@ -29,7 +30,7 @@ class Mountable(Protocol):
         """Returns it as a job sees it under a path."""
 
 
-def fill(source: Source, account: str | None, mounts: Mapping[str, Mountable]) -> Source:
+def fill(source: JsonSource, account: str | None, mounts: Mapping[str, Mountable]) -> JsonSource:
     """Returns the document with shares put where they belong and each placeholder replaced.
 
     Args:
@@ -49,7 +50,7 @@ def fill(source: Source, account: str | None, mounts: Mapping[str, Mountable]) -
     return evolve(source, value=value)
 
 
-def _check_used(source: Source, made: Mapping[str, Mount], used: set[str]) -> None:
+def _check_used(source: JsonSource, made: Mapping[str, Mount], used: set[str]) -> None:
     for path in made.keys() - used:
         paths = [str(share.get("relativeMountPath")) for share in shares(source.value)]
         near = nearest(path, paths)
@@ -58,8 +59,8 @@ def _check_used(source: Source, made: Mapping[str, Mount], used: set[str]) -> No
 
 
 def _fill(
-    source: Source, value: Any, pointer: str, account: str | None, made: Mapping[str, Mount], used: set[str]
-) -> Any:
+    source: JsonSource, value: object, pointer: str, account: str | None, made: Mapping[str, Mount], used: set[str]
+) -> object:
     if isinstance(value, str):
         return _text(source, value, pointer, account)
     if isinstance(value, list):
@@ -73,7 +74,7 @@ def _fill(
     return {name: _fill(source, item, child(pointer, name), account, made, used) for name, item in value.items()}
 
 
-def _text(source: Source, text: str, pointer: str, account: str | None) -> str | None:
+def _text(source: JsonSource, text: str, pointer: str, account: str | None) -> str | None:
     if text == KEY:
         return None
     if ACCOUNT in text and not account:
@@ -88,7 +89,7 @@ def _text(source: Source, text: str, pointer: str, account: str | None) -> str |
     return text
 
 
-def shares(value: Any) -> Iterator[Mapping[str, Any]]:
+def shares(value: object) -> Iterator[Document]:
     """Yields every item of an ``azureFileShares`` list in a document."""
     if isinstance(value, Mapping):
         yield from value.get("azureFileShares") or ()

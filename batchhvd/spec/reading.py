@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
 from batchhvd.errors import SpecError
-from batchhvd.spec import document as specdocument
-from batchhvd.spec.document import placed
-from batchhvd.spec.json_source import Source
+from batchhvd.spec.document import clean, errors_at
+from batchhvd.spec.json_source import JsonSource
 from batchhvd.spec.mounts import KINDS, Mount, Volume
 from batchhvd.spec.schema import toolkits
 from batchhvd.spec.toolkits import TOOLKITS, InputDirectory, OtherToolkit, OutputDirectory, Task
+from batchhvd.wire.facts.documents import Body, Document
 from batchhvd.wire.facts.pointers import child
 from batchhvd.wire.facts.times import read_duration
 
@@ -34,7 +34,7 @@ _WEEK = timedelta(days=7)  # the description's default
 _Value = TypeVar("_Value")
 
 
-def fields(source: Source) -> dict[str, Any]:
+def fields(source: JsonSource) -> Body:
     """Takes the fields of ``JobSpec`` out of a checked document; the rest is its ``extra``.
 
     Raises:
@@ -42,7 +42,7 @@ def fields(source: Source) -> dict[str, Any]:
     """
     properties = {name: value for name, value in source.value["properties"].items() if value is not None}
     task = _task(source, properties)
-    rest = {name: specdocument.cleaned(value) for name, value in properties.items() if name != task.wire}
+    rest = {name: clean(value) for name, value in properties.items() if name != task.wire}
     taken = {
         "task": task,
         "nodes": rest.pop("nodeCount"),
@@ -57,10 +57,10 @@ def fields(source: Source) -> dict[str, Any]:
         **_variables(source, rest),
     }
     rest.update(taken.pop("rest"))
-    return {**taken, "extra": specdocument.cleaned(rest)}
+    return {**taken, "extra": clean(rest)}
 
 
-def shown(properties: Mapping[str, Any]) -> dict[str, Any]:
+def shown(properties: Document) -> Body:
     """Returns the properties of a job that the service shows, less what the service has added or filled in."""
     kept = {name: value for name, value in properties.items() if name not in _SHOWN}
     for name in TOOLKITS.keys() & kept.keys():
@@ -74,24 +74,24 @@ def shown(properties: Mapping[str, Any]) -> dict[str, Any]:
     return {**kept, "mountVolumes": {**volumes, "azureFileShares": listed}}
 
 
-def _less(block: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+def _less(block: Document, defaults: Document) -> Body:
     return {name: value for name, value in block.items() if name not in defaults or value != defaults[name]}
 
 
-def _task(source: Source, properties: Mapping[str, Any]) -> Task:
+def _task(source: JsonSource, properties: Document) -> Task:
     found = [name for name in toolkits() if name in properties]
     if len(found) != 1:
-        problem = f"{' and '.join(found)} are both there" if found else "nothing says what to run"
+        problem = f"{' and '.join(found)} are given together" if found else "nothing says what to run"
         raise source.fault("/properties", problem, f"give exactly one of {', '.join(toolkits())}")
     name, block = found[0], properties[found[0]]
     if name not in TOOLKITS:
         return OtherToolkit(name, block)
-    with placed(source, f"/properties/{name}"):
-        task: Task = TOOLKITS[name].from_block({field: value for field, value in block.items() if value is not None})
+    with errors_at(source, f"/properties/{name}"):
+        task: Task = TOOLKITS[name].from_document({field: value for field, value in block.items() if value is not None})
     return task
 
 
-def _take(rest: dict[str, Any], name: str, *below: str) -> Any:
+def _take(rest: Body, name: str, *below: str) -> Any:
     """Takes one value out of nested objects; what else they hold stays in ``rest``."""
     block = rest.get(name)
     if not below or block is None:
@@ -114,12 +114,12 @@ def duration_seconds(text: str) -> float:
     return length.total_seconds()
 
 
-def _limit(source: Source, text: str | None) -> float | None:
-    with placed(source, "/properties/constraints/maxWallClockTime"):
+def _limit(source: JsonSource, text: str | None) -> float | None:
+    with errors_at(source, "/properties/constraints/maxWallClockTime"):
         return duration_seconds(text) if text else None
 
 
-def _volumes(source: Source, block: Mapping[str, Any]) -> dict[str, Any]:
+def _volumes(source: JsonSource, block: Document) -> Body:
     at = "/properties/mountVolumes"
     other = {name: value for name, value in block.items() if name not in (*KINDS, "azureFileShares")}
     volumes = [
@@ -127,39 +127,41 @@ def _volumes(source: Source, block: Mapping[str, Any]) -> dict[str, Any]:
         for kind in KINDS
         for volume in _each(source, f"{at}/{kind}", block.get(kind, ()), partial(_volume, kind))
     ]
-    mounts = _each(source, f"{at}/azureFileShares", block.get("azureFileShares", ()), Mount.from_block)
+    mounts = _each(source, f"{at}/azureFileShares", block.get("azureFileShares", ()), Mount.from_document)
     return {"mounts": mounts, "volumes": volumes, "rest": {"mountVolumes": other}}
 
 
-def _volume(kind: str, item: Mapping[str, Any]) -> Volume:
+def _volume(kind: str, item: Document) -> Volume:
     settings = {name: value for name, value in item.items() if name != "relativeMountPath"}
     return Volume(kind, item["relativeMountPath"], settings)
 
 
-def _each(source: Source, at: str, items: Any, make: Callable[[Any], _Value]) -> list[_Value]:
+def _each(source: JsonSource, at: str, items: Iterable[Document], make: Callable[[Document], _Value]) -> list[_Value]:
     made = []
     for index, item in enumerate(items):
-        with placed(source, child(at, index)):
+        with errors_at(source, child(at, index)):
             made.append(make(item))
     return made
 
 
-def _directories(source: Source, rest: dict[str, Any]) -> dict[str, Any]:
+def _directories(source: JsonSource, rest: Body) -> Body:
     inputs, outputs = rest.pop("inputDirectories", ()), rest.pop("outputDirectories", ())
     return {
-        "inputs": _each(source, "/properties/inputDirectories", inputs, InputDirectory.from_block),
-        "outputs": _each(source, "/properties/outputDirectories", outputs, OutputDirectory.from_block),
+        "inputs": _each(source, "/properties/inputDirectories", inputs, InputDirectory.from_document),
+        "outputs": _each(source, "/properties/outputDirectories", outputs, OutputDirectory.from_document),
     }
 
 
-def _variables(source: Source, rest: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, dict[str, Any]] = {}
+def _variables(source: JsonSource, rest: Body) -> Body:
+    found: dict[str, Body] = {}
     for field, wire in (("environment", "environmentVariables"), ("secrets", "secrets")):
         found[field] = {}
         for index, item in enumerate(rest.pop(wire, ())):
             name = item["name"]
             if name in found[field] or not name or "=" in name:
-                problem = f'"{name}" stands here twice' if name in found[field] else f'"{name}" is no variable\'s name'
+                problem = (
+                    f'"{name}" is listed twice' if name in found[field] else f'"{name}" is not the name of a variable'
+                )
                 raise source.fault(f"/properties/{wire}/{index}", problem, "keep each name once, without =")
             found[field][name] = item.get("value", item.get("valueSecretReference", ""))
     return found

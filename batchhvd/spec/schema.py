@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any
 
-from batchhvd.spec.json_source import Source
+from batchhvd.spec.json_source import JsonSource
+from batchhvd.wire.facts.documents import Document
 from batchhvd.wire.facts.pointers import child
 
 # The account, its key, the cluster and the administrator are filled in when the resource is created.
@@ -27,17 +27,17 @@ _OLDER = {
 }
 _TYPES = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
 _NAMES = {"object": "an object {…}", "array": "a list […]", "string": "a string", "integer": "a whole number"}
-_NEAR = 0.8  # difflib's ratio above which an unknown field is taken for a slip of the pen
+_NEAR = 0.8  # difflib's ratio above which an unknown field is taken for a typing error
 
 
 @lru_cache(maxsize=1)
-def _definitions() -> Mapping[str, Any]:
+def _definitions() -> Document:
     text = files("batchhvd.spec").joinpath("schemas/job-2018-05-01.json").read_text(encoding="utf-8")
-    found: Mapping[str, Any] = json.loads(text)["definitions"]
+    found: Document = json.loads(text)["definitions"]
     return found
 
 
-def check(source: Source, kind: str) -> tuple[str, ...]:
+def check(source: JsonSource, kind: str) -> tuple[str, ...]:
     """Checks the ``properties`` of a document and returns a warning for each field that the schema does not know.
 
     Args:
@@ -61,14 +61,14 @@ def toolkits() -> tuple[str, ...]:
     return tuple(name for name in names if name.lower().endswith("settings") and name != "containerSettings")
 
 
-def _resolve(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Follows references, and takes the value where the schema also allows a deployment template's expression."""
+def _resolve(schema: Document) -> Document:
+    """Follows references, and takes the plain value when the schema also allows a deployment template's expression."""
     while "oneOf" in schema or "$ref" in schema:
         schema = schema["oneOf"][0] if "oneOf" in schema else _definitions()[schema["$ref"].rpartition("/")[2]]
     return schema
 
 
-def _walk(source: Source, value: Any, schema: Mapping[str, Any], pointer: str) -> Iterator[str]:
+def _walk(source: JsonSource, value: object, schema: Document, pointer: str) -> Iterator[str]:
     schema = _resolve(schema)
     if value is None:
         return
@@ -80,7 +80,7 @@ def _walk(source: Source, value: Any, schema: Mapping[str, Any], pointer: str) -
             yield from _walk(source, item, schema.get("items", {}), child(pointer, index))
 
 
-def _walk_object(source: Source, value: Mapping[str, Any], schema: Mapping[str, Any], pointer: str) -> Iterator[str]:
+def _walk_object(source: JsonSource, value: Document, schema: Document, pointer: str) -> Iterator[str]:
     known = schema["properties"]
     for name, item in value.items():
         if name in known:
@@ -92,18 +92,18 @@ def _walk_object(source: Source, value: Mapping[str, Any], schema: Mapping[str, 
             raise source.fault(pointer, f'"{name}" is missing', f"add it: {_purpose(known[name])}")
 
 
-def _unknown(source: Source, value: Mapping[str, Any], name: str, known: Mapping[str, Any], pointer: str) -> str:
+def _unknown(source: JsonSource, value: Document, name: str, known: Document, pointer: str) -> str:
     """Refuses a misspelt field; says a warning for any other unknown one."""
     place = child(pointer, name)
     if name in _OLDER:
         return _warning(source, place, f'"{name}" belongs to an older API version: {_OLDER[name]}')
     near = nearest(name, [field for field in known if field not in value])
     if near:
-        raise source.fault(place, f'there is no field "{name}"', f'did you mean "{near}"?', key=True)
-    return _warning(source, place, f'"{name}" is no field of the published schema; it is sent as it stands')
+        raise source.fault(place, f'the schema has no field "{name}"', f'did you mean "{near}"?', key=True)
+    return _warning(source, place, f'"{name}" is not a field of the published schema; it is sent unchanged')
 
 
-def _warning(source: Source, pointer: str, text: str) -> str:
+def _warning(source: JsonSource, pointer: str, text: str) -> str:
     line = source.line(pointer)
     return f"{source.file}:{line}: {text}" if line else f"{pointer}: {text}"
 
@@ -115,20 +115,20 @@ def nearest(name: str, known: list[str]) -> str:
     return lowered[found[0]] if found else ""
 
 
-def _check_type(source: Source, value: Any, schema: Mapping[str, Any], pointer: str) -> None:
+def _check_type(source: JsonSource, value: object, schema: Document, pointer: str) -> None:
     wanted = schema.get("type", "")
     if wanted in _TYPES and not _is(value, wanted):
         raise source.fault(pointer, f"{_shown(value)} is not {_NAMES.get(wanted, wanted)}", _instead(value, schema))
     allowed = schema.get("enum")
-    if allowed and value.lower() not in allowed:
+    if allowed and str(value).lower() not in allowed:
         raise source.fault(pointer, f'"{value}" is not allowed here', f"allowed: {', '.join(allowed)}")
 
 
-def _is(value: Any, wanted: str) -> bool:
+def _is(value: object, wanted: str) -> bool:
     return isinstance(value, _TYPES[wanted]) and not (wanted == "integer" and isinstance(value, bool))
 
 
-def _instead(value: Any, schema: Mapping[str, Any]) -> str:
+def _instead(value: object, schema: Document) -> str:
     wanted = schema["type"]
     if wanted == "integer" and isinstance(value, str) and value.strip().lstrip("-").isdigit():
         return f"write {value.strip()} without quotes"
@@ -139,13 +139,13 @@ def _instead(value: Any, schema: Mapping[str, Any]) -> str:
     return _purpose(schema)
 
 
-def _purpose(schema: Mapping[str, Any]) -> str:
+def _purpose(schema: Document) -> str:
     """The schema's own first sentence about a field."""
     text = str(schema.get("description") or _resolve(schema).get("description", ""))
     first = text.split(". ")[0].rstrip(".")
     return first[:1].lower() + first[1:]
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 40 else f"{text[:37]}…"

@@ -1,25 +1,35 @@
-"""What a job runs, and the directories that it is told of: frozen values with their names on the wire."""
+"""What a job runs, and the directories that it is told about: frozen values with their names on the wire."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from attrs import field, fields_dict, frozen
+from attrs import Attribute, field, fields_dict, frozen
 
 from batchhvd.errors import SpecError
+from batchhvd.wire.facts.documents import Body, Document
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
-def _check_count(_owner: Any, _attribute: Any, value: Any) -> None:
+def _check_count(_owner: object, _attribute: object, value: int | None) -> None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        raise SpecError(f"{value!r} is no number of processes", pointer="/processCount", remedy="give 1 or more")
+        raise SpecError(
+            f"processes must be a whole number of at least 1, not {value!r}",
+            pointer="/processCount",
+            remedy="give a number such as 4",
+        )
 
 
-def _check_text(owner: Any, attribute: Any, value: Any) -> None:
+def _check_text(owner: Block, attribute: Attribute[str], value: str) -> None:
     if not isinstance(value, str) or not value.strip():
         pointer = "/" + owner._names[attribute.name]
-        raise SpecError(f"{attribute.name} is {value!r}", pointer=pointer, remedy="give a text that is not empty")
+        raise SpecError(
+            f"{attribute.name} must be a text that is not empty, not {value!r}", pointer=pointer, remedy="fill it in"
+        )
 
 
 @frozen
@@ -27,9 +37,9 @@ class Block:
     """Converts a value to and from an object of the wire, by the table ``_names``; the rest is its ``extra``."""
 
     _names: ClassVar[Mapping[str, str]]
-    extra: Mapping[str, Any] = field(factory=dict, kw_only=True, repr=False)
+    extra: Document = field(factory=dict, kw_only=True, repr=False)
 
-    def block(self) -> dict[str, Any]:
+    def to_document(self) -> Body:
         """Returns the wire's object; what equals its default is left out."""
         known = fields_dict(type(self))
         values = {wire: getattr(self, name) for name, wire in self._names.items()}
@@ -37,8 +47,8 @@ class Block:
         return {**{wire: value for wire, value in values.items() if value != defaults[wire]}, **self.extra}
 
     @classmethod
-    def from_block(cls, block: Mapping[str, Any]) -> Any:
-        """Returns the value (of this class) of an object of the wire."""
+    def from_document(cls, block: Document) -> Self:
+        """Returns the value of an object of the wire."""
         names = {wire: name for name, wire in cls._names.items()}
         values = {names[wire]: value for wire, value in block.items() if wire in names}
         return cls(**values, extra={wire: value for wire, value in block.items() if wire not in names})
@@ -110,17 +120,17 @@ class CustomToolkit(Block):
 
 @frozen
 class OtherToolkit:
-    """A toolkit of the published description for which there is no class here, such as ``cntkSettings``.
+    """A toolkit of the published description without a class of its own, such as ``cntkSettings``.
 
     Attributes:
         wire: the name of its settings block.
-        settings: the block as it stands.
+        settings: the block, unchanged.
     """
 
     wire: str
-    settings: Mapping[str, Any] = field(factory=dict)
+    settings: Document = field(factory=dict)
 
-    def block(self) -> dict[str, Any]:
+    def to_document(self) -> Body:
         """Returns the wire's settings block."""
         return dict(self.settings)
 
@@ -131,10 +141,10 @@ TOOLKITS: Mapping[str, type[Horovod] | type[CustomMpi] | type[CustomToolkit]] = 
 Task = Horovod | CustomMpi | CustomToolkit | OtherToolkit
 
 
-def _check_id(_owner: Any, _attribute: Any, value: Any) -> None:
+def _check_id(_owner: object, _attribute: object, value: str) -> None:
     if not re.fullmatch(r"[A-Za-z0-9_]+", value):
-        remedy = "letters, digits and _ only: it becomes part of a variable's name"
-        raise SpecError(f'"{value}" is no id of a directory', pointer="/id", remedy=remedy)
+        remedy = "use letters, digits and _ only: it becomes part of a variable's name"
+        raise SpecError(f'"{value}" is not the id of a directory', pointer="/id", remedy=remedy)
 
 
 @frozen
@@ -155,11 +165,11 @@ class InputDirectory(Block):
 
 @frozen
 class OutputDirectory(Block):
-    """A directory that is made for the job, and that it finds in ``$AZ_BATCHAI_OUTPUT_<id>``.
+    """A directory that is created for the job, which finds it in ``$AZ_BATCHAI_OUTPUT_<id>``.
 
     Attributes:
         id: letters, digits and ``_``.
-        prefix: the path below which it is made, on a mount.
+        prefix: the path below which it is created, on a mount.
         suffix: its own last part, or None.
         extra: further fields as the wire has them.
     """

@@ -8,19 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
 from batchhvd.views import curves
-
-if TYPE_CHECKING:
-    from batchhvd.resources.base import Resource
+from batchhvd.views.viewable import Viewable, mood
 
 GOOD, BUSY, BAD = "#2e9e5b", "#d9920d", "#d64545"
-_MOODS = {
-    **dict.fromkeys(("succeeded", "steady", "running"), GOOD),
-    **dict.fromkeys(("queued", "resizing", "creating", "terminating", "deleting"), BUSY),
-    "failed": BAD,
-}
+_COLOURS = {"good": GOOD, "busy": BUSY, "bad": BAD, "": "rgba(128,128,128,.6)"}
 _BOX = (
     "display:inline-block;min-width:20em;padding:.6em .9em;margin:.2em 0;border:1px solid rgba(128,128,128,.35);"
     "border-left:4px solid {};border-radius:6px;line-height:1.45"
@@ -29,7 +22,7 @@ _DIM = "opacity:.65"
 _CELL = "padding:.25em .9em .25em 0;text-align:left"
 
 
-def card(resource: Resource) -> str:
+def card(resource: Viewable) -> str:
     """Returns a resource as a card: what it is, how it stands, and why where something is wrong."""
     facts = _facts(resource)
     rows = "".join(
@@ -38,10 +31,10 @@ def card(resource: Resource) -> str:
     )
     reasons = "".join(f'<div style="color:{BAD}">{escape(reason)}</div>' for reason in resource._reasons())
     head = f'<b>{escape(resource.name)}</b> <span style="{_DIM}">{escape(resource.kind)}</span>'
-    return f'<div style="{_BOX.format(mood(facts))}">{head}{rows}{reasons}</div>'
+    return f'<div style="{_BOX.format(_colour(facts))}">{head}{rows}{reasons}</div>'
 
 
-def table(resources: Sequence[Resource]) -> str:
+def table(resources: Sequence[Viewable]) -> str:
     """Returns resources as a table, one row each."""
     if not resources:
         return f'<span style="{_DIM}">none</span>'
@@ -64,20 +57,19 @@ def records(rows: Sequence[Mapping[str, float]]) -> str:
     return f"<div>{curves.svg(rows)}{_table(_row(names, 'th'), body)}</div>"
 
 
-def mood(facts: Mapping[str, object]) -> str:
-    """Returns the colour of how a resource stands: green, amber, red, or grey where nothing is known."""
-    word = str(facts.get("state") or facts.get("provisioning") or "").lower()
-    return _MOODS.get(word, "rgba(128,128,128,.6)")
+def _colour(facts: Mapping[str, object]) -> str:
+    """Returns the colour of how a resource stands: green, amber, red, or grey when nothing is known."""
+    return _COLOURS[mood(facts.get("state") or facts.get("provisioning"))]
 
 
-def _facts(resource: Resource) -> dict[str, object]:
+def _facts(resource: Viewable) -> dict[str, object]:
     return {name: value for name, value in resource._facts().items() if value not in ("", None)}
 
 
 def _value(name: str, value: object) -> str:
     text = escape("" if value is None else str(value))
-    colour = _MOODS.get(str(value).lower()) if name in ("state", "provisioning") else None
-    return f'<span style="color:{colour}">&#9679;</span> {text}' if colour else text
+    meaning = mood(value) if name in ("state", "provisioning") else ""
+    return f'<span style="color:{_COLOURS[meaning]}">&#9679;</span> {text}' if meaning else text
 
 
 def _number(value: float | None) -> str:

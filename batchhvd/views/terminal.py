@@ -8,36 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from batchhvd.logs.progress import Bar, Progress
+from batchhvd.logs.progress import Bar, ProgressReader
 from batchhvd.views import curves
+from batchhvd.views.viewable import mood
 
-if TYPE_CHECKING:
-    from batchhvd.resources.base import Resource
-
-_MOODS = {
-    **dict.fromkeys(("succeeded", "steady", "running"), "green"),
-    **dict.fromkeys(("queued", "resizing", "creating", "terminating", "deleting"), "yellow"),
-    "failed": "red",
-}
+_STYLES = {"good": "green", "busy": "yellow", "bad": "red", "": ""}
 _SHOWN = ("loss", "accuracy", "val_loss", "val_accuracy")
 
 
-def listing(resources: Sequence[Resource]) -> Table:
-    """Returns resources as a table, one row each."""
-    facts = [{"name": resource.name, **resource._facts()} for resource in resources]
-    return rows(facts)
-
-
-def rows(items: Sequence[Mapping[str, Any]]) -> Table:
+def rows(items: Sequence[Mapping[str, object]]) -> Table:
     """Returns mappings as a table: a column for each name, numbers to the right, states in their colour."""
     names = list(dict.fromkeys(name for item in items for name in item))
     table = _table()
@@ -72,13 +59,15 @@ def _sampled(values: Sequence[float], most: int = 10) -> list[float]:
     return [values[round(index * (len(values) - 1) / (most - 1))] for index in range(most)]
 
 
-def _table(**options: Any) -> Table:
-    return Table(box=None, pad_edge=False, header_style="bold", footer_style="", padding=(0, 2, 0, 0), **options)
+def _table(*, show_footer: bool = False) -> Table:
+    return Table(
+        box=None, pad_edge=False, header_style="bold", footer_style="", padding=(0, 2, 0, 0), show_footer=show_footer
+    )
 
 
 def _cell(name: str, value: object) -> Text:
     text = "" if value is None else str(value)
-    style = _MOODS.get(text.lower(), "") if name in ("state", "provisioning") else ""
+    style = _STYLES[mood(text)] if name in ("state", "provisioning") else ""
     return Text(text, style=style)
 
 
@@ -105,7 +94,7 @@ class Follower:
             ranks: how many ranks write at most, or None where that is not known.
             live: False passes the text on as it is, as it is done anyway where the console is no terminal.
         """
-        self.progress = Progress(ranks)
+        self.progress = ProgressReader(ranks)
         self._console = console
         self._live = (
             Live(console=console, refresh_per_second=8, transient=True) if live and console.is_terminal else None
@@ -171,7 +160,7 @@ def bars(found: Sequence[Bar]) -> Table:
         step = f"step {bar.step}/{bar.total}" if bar.total and not bar.done else ""
         metrics = "  ".join(f"{name} {bar.metrics[name]:.4f}" for name in _SHOWN[:2] if name in bar.metrics)
         speed = f"{bar.rate:.0f} images/s" if bar.rate else f"{bar.left:.0f} s left" if bar.left else ""
-        cells: list[Any] = [
+        cells: list[RenderableType] = [
             f"epoch {bar.epoch}" + (f"/{bar.epochs}" if bar.epochs else ""),
             ProgressBar(total=of, completed=done, width=24),
             *(Text(text, no_wrap=True) for text in (step, metrics)),

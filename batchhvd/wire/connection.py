@@ -1,7 +1,7 @@
 """Where a service is and how to speak to it: endpoint, credential, and the Azure clients, made on first use.
 
 A connection is made of strings. One to a local service is made of the service's root: the endpoint and the token are
-read from there for each request, so that it goes on after the service was started again on another port.
+read from there for each request, so that it still works after the service was started again on another port.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from urllib.parse import urlsplit
 from azure.core.exceptions import AzureError, DeserializationError, HttpResponseError, SerializationError
 
 from batchhvd.errors import AccessDeniedError, SpecError, translate
-from batchhvd.wire.loopback import LOOPBACK, LocalTransport, LoopbackBearer, TokenFile, read_endpoint, read_started
+from batchhvd.wire.local_service import read_endpoint, read_started
+from batchhvd.wire.loopback import LOOPBACK, LocalTransport, LoopbackBearer, TokenFile
 from batchhvd.wire.waiting import Pace
 
 if TYPE_CHECKING:
@@ -50,12 +51,12 @@ C = TypeVar("C", bound=_Closable)
 
 
 class Connection:
-    """A way to one service, as one subscription; equal where it leads to the same one."""
+    """A way to one service and subscription; equal to every other way to the same one."""
 
     def __init__(
         self, endpoint: str, subscription: str, *, root: str | None = None, credential: TokenCredential | None = None
     ) -> None:
-        """Makes a connection; nothing is sent.
+        """Creates a connection without sending a request.
 
         Args:
             endpoint: URL of Resource Manager, https, or http on this machine.
@@ -92,7 +93,7 @@ class Connection:
 
     @property
     def endpoint(self) -> str:
-        """The service's URL, without a slash at its end; of a local service, where it is now."""
+        """The service's URL, without a slash at its end; for a local service, its present one."""
         if self.root is not None:
             self._endpoint = read_endpoint(self.root) or self._endpoint
         return self._endpoint
@@ -137,7 +138,7 @@ class Connection:
         """The client for workspaces and all below them.
 
         Raises:
-            HttpResponseError: the endpoint is public Azure's, where the service ended in 2019; ``translating`` makes
+            HttpResponseError: the endpoint is public Azure's, which ended the service in 2019; ``translating`` makes
                 ``ServiceRetiredError`` of it.
         """
         if urlsplit(self._endpoint).hostname in _PUBLIC:
@@ -146,17 +147,21 @@ class Connection:
 
         return self._made(BatchAI(self.credential, self.subscription, self._endpoint, **self._options()))
 
+    def operations(self, client: str, group: str) -> Any:
+        """Returns a group of operations of one of the three clients, by their names."""
+        return getattr(getattr(self, client), group)
+
     @cached_property
     def links(self) -> PipelineClient[Any, Any]:
         """The client for links that carry their own permission, such as those of output files."""
         from azure.core import PipelineClient
         from azure.core.pipeline.policies import HeadersPolicy, UserAgentPolicy
 
-        # A stream lives through lost connections; nobody's terminal needs a line for each of them.
+        # A stream survives lost connections; a terminal needs no line for each of them.
         noise = logging.getLogger("azure.core.pipeline.transport")
         if not noise.handlers:
             noise.addHandler(logging.NullHandler())
-        # No retries here: whoever follows a growing file counts its bytes and knows better where to go on.
+        # No retries here: the reader of a growing file counts its bytes and knows better where to continue.
         policies = [HeadersPolicy(), UserAgentPolicy(sdk_moniker="batchhvd")]
         return self._made(PipelineClient(self._endpoint, policies=policies, **self._transport()))
 
@@ -218,8 +223,8 @@ class Connection:
         """Turns what the Azure packages raise into this package's errors.
 
         Args:
-            what: what is asked of which resource, such as ``"job 'cifar' cannot be read"``.
-            remedy: what to do next, where it is known better than from the kind of error.
+            what: what is requested of which resource, such as ``"job 'cifar' cannot be read"``.
+            remedy: what to do next, if it is known better than from the kind of error.
         """
         try:
             yield
@@ -244,14 +249,14 @@ class Connection:
             self.__dict__.pop(name, None)
 
     def _start(self, error: Exception) -> str:
-        """How to start the service, where it is one of this machine and nothing answers."""
+        """Returns how to start the service if it is one of this machine and does not answer."""
         if not self.loopback or getattr(error, "status_code", None) is not None:
             return ""
         if self.root is None:
             return f"Nothing answers at {self._endpoint}: start the service there and try again"
         return (
-            f"The service does not run: start it with batchhvd.local({self.root!r}) or "
-            f"`python -m batchhvd.service --root {self.root}`; handles made before go on working"
+            f"The service is not running: start it with batchhvd.local({self.root!r}) or "
+            f"`python -m batchhvd.service --root {self.root}`; existing handles keep working"
         )
 
     def _made(self, client: C) -> C:
@@ -263,7 +268,7 @@ class Connection:
         return {"transport": LocalTransport(lambda: self.endpoint if self.root else "")} if self.loopback else {}
 
     def _options(self) -> dict[str, Any]:
-        """The settings that all three Resource Manager clients take."""
+        """Returns the settings of all three Resource Manager clients."""
         if not self.loopback:
             return {"polling_interval": 2, "credential_scopes": [_SCOPE]}
         return {

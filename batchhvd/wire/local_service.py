@@ -1,4 +1,4 @@
-"""The local service seen as a process: whether one runs for a root, and how to end it.
+"""The service of this machine: its files, whether it runs, how to start it and how to stop it.
 
 A service holds a lock on its root for as long as it lives, whatever files an earlier one has left there.
 """
@@ -9,16 +9,27 @@ import fcntl
 import json
 import os
 import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 from attrs import frozen
 
-from batchhvd.errors import AccessDeniedError
+from batchhvd.errors import AccessDeniedError, UnavailableError, WaitTimeoutError
+from batchhvd.wire.facts.times import read_moment
 from batchhvd.wire.waiting import Clock, Pace, wait_until
+
+Root = str | os.PathLike[str]
+
+_START = 30.0  # seconds that a service may take to answer; it takes about one
+_ANOTHER = 3  # the exit code of a service that found another one in its root
 
 
 @frozen
-class Running:
+class LocalService:
     """A service that runs.
 
     Attributes:
@@ -38,21 +49,97 @@ class Running:
     version: str
 
 
-def running(root: str | os.PathLike[str]) -> Running | None:
-    """Returns the service of a root, or None where none runs."""
-    folder = Path(root)
-    if not _held(folder / "lock"):
+def default_root() -> Path:
+    """Returns the service's folder when nobody names one: ``$BATCHHVD_ROOT``, else one below the user's state."""
+    if os.environ.get("BATCHHVD_ROOT"):
+        return Path(os.environ["BATCHHVD_ROOT"]).expanduser().absolute()
+    state = os.environ.get("XDG_STATE_HOME")
+    return Path(state, "batchhvd") if state else Path.home() / ".local/state/batchhvd"
+
+
+def resolved_root(root: Root | None) -> str:
+    """Returns the absolute path of a root; None stands for the default one."""
+    return str(Path(root).expanduser().absolute() if root else default_root())
+
+
+def find(root: Root) -> LocalService | None:
+    """Returns the service of a root, or None when none runs."""
+    about = read_about(root) if _held(Path(root) / "lock") else {}
+    if not about.get("pid"):  # it may hold the lock and not have said yet who it is
         return None
-    try:
-        about = json.loads((folder / "service.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # it holds the lock and has not said yet who it is
-        return None
-    endpoint = _text(folder / "endpoint")
     facts = {name: str(about.get(name, "")) for name in ("started", "engine", "version")}
-    return Running(str(folder), endpoint, int(about["pid"]), **facts)
+    return LocalService(str(root), read_endpoint(root), int(str(about["pid"])), **facts)
 
 
-def stop(root: str | os.PathLike[str], *, timeout: float = 15.0, clock: Clock | None = None) -> bool:
+def read_endpoint(root: Root) -> str:
+    """Returns the URL that a service wrote into its root, or "" when none runs there; the file may have outlived it."""
+    try:
+        return (Path(root) / "endpoint").read_text(encoding="ascii").strip().rstrip("/")
+    except OSError:
+        return ""
+
+
+def read_about(root: Root) -> dict[str, object]:
+    """Returns what the service of a root says of itself (pid, started, version, engine); empty when none has."""
+    try:
+        about: dict[str, object] = json.loads((Path(root) / "service.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return about
+
+
+def read_started(root: Root) -> datetime | None:
+    """Returns when the service of a root was started last; None when none has been."""
+    text = str(read_about(root).get("started") or "")
+    return read_moment(text) if text else None
+
+
+def start(root: Root, *options: str, attached: bool = False) -> subprocess.Popen[bytes]:
+    """Starts a service and returns its process without waiting for it.
+
+    Args:
+        root: its folder; it is created if it is missing.
+        *options: further options of ``python -m batchhvd.service``.
+        attached: whether it shares this program's terminal and session; otherwise it outlives this program.
+    """
+    command = [sys.executable, "-m", "batchhvd.service", "--root", str(root), *options]
+    if attached:
+        return subprocess.Popen(command)
+    Path(root).mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _log(root).open("wb") as log:
+        process = subprocess.Popen(
+            command, cwd=root, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+    # Its end has to be noticed, or it would stay behind as a zombie for as long as this program runs.
+    threading.Thread(target=process.wait, daemon=True).start()
+    return process
+
+
+def wait_started(process: subprocess.Popen[bytes], root: Root, answers: Callable[[], bool]) -> None:
+    """Waits until a service that was started answers.
+
+    Args:
+        process: the service's process.
+        root: its folder.
+        answers: asks the service; it may raise to end the wait.
+
+    Raises:
+        UnavailableError: it ended or does not answer in time; the message has the end of its log.
+    """
+    try:
+        wait_until(
+            lambda: (answers(), process.poll()),
+            lambda seen: seen[0] or _gave_up(seen[1], root),
+            timeout=_START,
+            describe=lambda seen: "not answering yet",
+            what=f"the local service in {root} to answer",
+            pace=Pace(first=0.05, factor=1.2, longest=0.2),
+        )
+    except WaitTimeoutError as error:
+        raise _not_started(f"has not answered within {_START:.0f} s", root) from error
+
+
+def stop(root: Root, *, timeout: float = 15.0, clock: Clock | None = None) -> bool:
     """Ends the service of a root and waits until it is gone; its jobs go on, and the next service finds them.
 
     Args:
@@ -67,7 +154,7 @@ def stop(root: str | os.PathLike[str], *, timeout: float = 15.0, clock: Clock | 
         AccessDeniedError: it is another user's.
         WaitTimeoutError: it did not end in time.
     """
-    found = running(root)
+    found = find(root)
     if found is None:
         return False
     try:
@@ -100,8 +187,24 @@ def _held(lock: Path) -> bool:
         return False
 
 
-def _text(path: Path) -> str:
+def _log(root: Root) -> Path:
+    return Path(root) / "start.log"
+
+
+def _gave_up(code: int | None, root: Root) -> bool:
+    # Another service, started at the same moment, has the root: its endpoint will appear.
+    if code in (None, _ANOTHER):
+        return False
+    raise _not_started(f"ended with exit code {code}", root)
+
+
+def _not_started(how: str, root: Root) -> UnavailableError:
     try:
-        return path.read_text(encoding="ascii").strip()
+        said = _log(root).read_text(encoding="utf-8", errors="replace").strip().splitlines()[-5:]
     except OSError:
-        return ""
+        said = []
+    return UnavailableError(
+        f"the local service in {root} {how}: {' | '.join(said) or 'it said nothing'}. Install its packages with "
+        f"`pip install 'batchhvd[service]'`, or see {Path(root) / 'service.log'} for the reason",
+        code="ServiceNotStarted",
+    )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -23,7 +21,7 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class TokenFile:
-    """A credential that reads a local service's token each time: a service that is started again has another."""
+    """A credential that reads a local service's token each time: a restarted service has another one."""
 
     def __init__(self, root: str) -> None:
         self._path = Path(root) / "token"
@@ -44,7 +42,7 @@ class TokenFile:
 
 
 class Token:
-    """A credential that is a token known beforehand."""
+    """A credential that is a known token."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -53,7 +51,7 @@ class Token:
         return "Token(…)"
 
     def get_token(self, *scopes: str, **_: Any) -> AccessToken:
-        """Returns the token; whether it is still good only the service knows."""
+        """Returns the token; only the service knows whether it is still valid."""
         return AccessToken(self._token, int(time.time()) + 3600)
 
 
@@ -61,7 +59,7 @@ class LoopbackBearer(BearerTokenCredentialPolicy[Any, Any]):
     """Sends the bearer token over http, but to no other machine than this one."""
 
     def on_request(self, request: PipelineRequest[Any]) -> None:
-        """Refuses another machine, then sends the token as the Azure packages do over https."""
+        """Rejects other machines, then sends the token as the Azure packages do over https."""
         host = urlsplit(request.http_request.url).hostname
         if host not in LOOPBACK:
             raise AccessDeniedError(
@@ -73,13 +71,13 @@ class LoopbackBearer(BearerTokenCredentialPolicy[Any, Any]):
 
 
 class LocalTransport(RequestsTransport):  # type: ignore[misc]  # exported through a lazy attribute, without a type
-    """Sends each try of a request to where the local service is now; a proxy of the environment is not asked."""
+    """Sends each attempt to the present address of the local service, past any proxy of the environment."""
 
     def __init__(self, where: Callable[[], str]) -> None:
         """Makes a transport.
 
         Args:
-            where: says the service's URL as it is now, or "" to leave every URL as it is.
+            where: returns the service's present URL, or "" to leave every URL unchanged.
         """
         super().__init__(use_env_settings=False)
         self._where = where
@@ -89,7 +87,7 @@ class LocalTransport(RequestsTransport):  # type: ignore[misc]  # exported throu
 
         Raises:
             ServiceResponseError: the last header, which the local service always sends, is not there. The HTTP packages
-                below take such a torn answer for a whole one.
+                below take such a truncated answer for a complete one.
         """
         url = urlsplit(request.url)
         now = urlsplit(self._where())
@@ -99,26 +97,3 @@ class LocalTransport(RequestsTransport):  # type: ignore[misc]  # exported throu
         if now.netloc and "x-ms-request-id" not in response.headers:
             raise ServiceResponseError("the connection was lost in the middle of an answer's headers")
         return response
-
-
-def read_endpoint(root: str) -> str:
-    """Returns the URL that a local service wrote into its root, or "" where none runs there."""
-    try:
-        return (Path(root) / "endpoint").read_text(encoding="ascii").strip().rstrip("/")
-    except OSError:
-        return ""
-
-
-def read_about(root: str) -> Mapping[str, Any]:
-    """Returns what the local service of a root says of itself (pid, started, version, engine); empty where none has."""
-    try:
-        about: Mapping[str, Any] = json.loads((Path(root) / "service.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return about
-
-
-def read_started(root: str) -> datetime | None:
-    """Returns when the local service of a root was started last; None where none has been."""
-    text = str(read_about(root).get("started") or "")
-    return datetime.fromisoformat(text.replace("Z", "+00:00")) if text else None

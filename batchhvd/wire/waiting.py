@@ -1,7 +1,7 @@
-"""Waiting for a state: one function, a growing pause, and always an end.
+"""Waiting for a state: one function, growing pauses, and always a deadline.
 
 One request that meets a busy service is retried inside the Azure pipeline (``connection.py``). This module is for the
-other thing: asking again and again until a resource is where somebody wants it to be.
+other case: reading a resource repeatedly until it has reached a state.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _log = logging.getLogger("batchhvd")
 
 
 class Clock(Protocol):
-    """What a wait needs to know of time."""
+    """What a wait needs to know about time."""
 
     def monotonic(self) -> float:
         """Returns seconds that never go backwards."""
 
     def sleep(self, seconds: float) -> None:
-        """Lets that many seconds pass."""
+        """Waits that many seconds."""
 
 
 @frozen
@@ -84,14 +84,14 @@ def wait_until(
 
     Args:
         read: looks once; what it raises ends the wait, but for ``UnavailableError`` (see ``patience``).
-        done: whether the state is the one waited for; it raises where that state can no longer be reached.
+        done: whether the state is the one waited for; it raises if that state can no longer be reached.
         timeout: seconds from now, or None for ``LONGEST``; the last look happens when they are over.
         describe: the state in a few words, for the error and the progress line.
-        what: what is waited for, such as ``"cluster 'nc6' to be ready"``.
+        what: the goal, such as ``"cluster 'nc6' to be ready"``.
         clock: the clock to sleep by; None for the machine's.
         pace: how the pauses grow.
-        patience: seconds for which a service that answered before may be unreachable: its restart is lived through.
-        report: is told each change of the progress line, or None.
+        patience: seconds for which a service that answered before may be unreachable: a restart is tolerated.
+        report: is called with each new progress line, or None.
 
     Raises:
         WaitTimeoutError: the time is over.
@@ -145,7 +145,7 @@ class _Watch:
         return value
 
     def look(self, read: Callable[[], T], done: Callable[[T], bool]) -> bool:
-        """Looks once and says whether the goal is reached; it is not where the service is away and that is forgiven."""
+        """Looks once and says whether the goal is reached; a service that is briefly away means no."""
         try:
             value = read()
         except UnavailableError as error:
@@ -179,8 +179,8 @@ class _Watch:
     def timeout(self) -> WaitTimeoutError:
         goal = f" for {self.what}" if self.what else ""
         return WaitTimeoutError(
-            f"waited {self.waited:.0f} s{goal}, last seen: {self.seen}. It goes on by itself; wait again, with a "
-            "longer timeout where it needs one",
+            f"waited {self.waited:.0f} s{goal}, last seen: {self.seen}. It continues by itself; wait again, with a "
+            "longer timeout if it needs one",
             last_state=self.seen,
             waited=self.waited,
         )

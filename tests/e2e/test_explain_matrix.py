@@ -50,7 +50,7 @@ class Place:
         self.session = batchhvd.local(self.root)
         self.workspace = self.session.create_group("g").create_workspace("w")
         self.experiment = self.workspace.create_experiment("e")
-        self.share = self.session.group("g").create_storage("konto").create_share("ablage")
+        self.share = self.session.group("g").create_storage_account("konto").create_share("ablage")
         self.share.create_directory("logs")
         self.cluster = self.more_nodes("c", NODES)
 
@@ -155,7 +155,7 @@ def terminated(place: Place) -> Job:
 def without_its_share(place: Place) -> Job:
     """The share goes while the job waits for its node."""
     blocker, folder = place.running(FOREVER, nodes=NODES)
-    gone = place.share.parent.create_share("gone")
+    gone = place.share.account.create_share("gone")
     job = place.submit("", mounts=[place.share.mount("ablage"), gone.mount("other")])
     gone.delete()
     drills.kill_rank(folder, 0)
@@ -229,7 +229,7 @@ def queued_on_a_small_cluster(place: Place) -> Job:
 def set_up(place: Place, name: str, command: str) -> Cluster:
     """Makes a cluster of two nodes with a setup task."""
     task = {"commandLine": command, "stdOutErrPathPrefix": "$AZ_BATCHAI_MOUNT_ROOT/ablage"}
-    setup = {"setupTask": task, "mountVolumes": {"azureFileShares": [place.share.mount("ablage").block()]}}
+    setup = {"setupTask": task, "mountVolumes": {"azureFileShares": [place.share.mount("ablage").to_document()]}}
     spec = ClusterSpec(vm_size="Standard_NC6", nodes=2, extra={"nodeSetup": setup})
     return place.workspace.create_cluster(name, spec)
 
@@ -283,7 +283,12 @@ ENDED = {
     "no Horovod": (without_horovod, Cause.HOROVOD_MISSING, "Horovod missing", "No module named 'horovod'"),
     "none for us": (the_trainer_without_horovod, Cause.HOROVOD_MISSING, "Horovod missing", "HorovodMissingError: "),
     "Horovod": (with_another_horovod, Cause.HOROVOD_BROKEN, "Horovod broken", "undefined symbol: _ZN10tensorflow"),
-    "restart": (lost_with_the_service, Cause.SERVICE_RESTARTED, "service restarted", "found the job's ranks gone"),
+    "restart": (
+        lost_with_the_service,
+        Cause.SERVICE_RESTARTED,
+        "service restarted",
+        "found that the job's ranks were gone",
+    ),
 }
 Row = tuple[Callable[[Place], Job], Cause, str, str]
 
@@ -318,7 +323,7 @@ def test_a_cluster_that_gets_fewer_nodes_than_it_asks_for(place: Place) -> None:
     assert verdict.next.startswith("cluster.resize(100)")
     found = job.explain()
     assert found.cause is Cause.CLUSTER_TOO_SMALL, found
-    assert "did not get what it asked for" in found.why and "needs 101 nodes" in found.why
+    assert "did not get all its nodes" in found.why and "needs 101 nodes" in found.why
     job.delete(timeout=30)
     large.delete(timeout=30)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from batchhvd.wire import local_service as localservice
+from batchhvd.wire import local_service
 
 nbformat = pytest.importorskip("nbformat", reason="needs the extra `notebook`")
 nbclient = pytest.importorskip("nbclient", reason="needs the extra `notebook`")
@@ -31,7 +31,7 @@ def test_a_notebook_runs(book: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     try:
         nbclient.NotebookClient(content, timeout=300, resources={"metadata": {"path": str(work)}}).execute()
     finally:
-        localservice.stop(work / "root")  # it would wait an hour for work
+        local_service.stop(work / "root")  # it would wait an hour for work
         shutil.rmtree(work, ignore_errors=True)
 
 

@@ -14,7 +14,7 @@ import pytest
 import batchhvd
 from batchhvd import Horovod, JobSpec
 from batchhvd.engines.slurm import Slurm
-from batchhvd.wire.local_service import running, stop
+from batchhvd.wire.local_service import find, stop
 from tests.support.slurm import Bed
 from tests.support.stage import PYTHON, Stage
 
@@ -40,7 +40,7 @@ def test_a_job_on_four_nodes_outlives_a_killed_service(session: batchhvd.Session
     workspace = session.create_group("g", location="eastus").create_workspace("w")
     experiment = workspace.create_experiment("e")
     cluster = workspace.create_cluster("c", vm_size="Standard_NC6", nodes=4)
-    share = session.group("g").create_storage("account").create_share("share")
+    share = session.group("g").create_storage_account("account").create_share("share")
     (tmp_path / "waits.py").write_text(WAITS)
     share.upload(tmp_path / "waits.py")
     mount = share.mount("ablage")
@@ -54,11 +54,11 @@ def test_a_job_on_four_nodes_outlives_a_killed_service(session: batchhvd.Session
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
-    found = running(root)
+    found = find(root)
     assert found is not None and found.engine == "slurm"
     os.kill(found.pid, signal.SIGKILL)
     again = batchhvd.local(root, engine="slurm")
-    assert running(root) != found
+    assert find(root) != found
     job = again.group("g").workspace("w").experiment("e").job("j")
     go.touch()
     job.wait(timeout=60)

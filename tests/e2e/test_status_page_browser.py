@@ -161,7 +161,7 @@ READ = "log => { const c = new Curve(); log.split('\\n').forEach(line => c.feed(
 def test_its_curves_are_those_of_the_client(page: Any) -> None:
     two_ranks = (REPOSITORY / "tests" / "data" / "keras3-two-ranks.txt").read_text(encoding="utf-8")
     for log in (KERAS2, TRAINER, two_ranks):
-        rows, expected = page.evaluate(READ, log), Metrics.of(log)
+        rows, expected = page.evaluate(READ, log), Metrics._read(log)
         assert [row["epoch"] for row in rows] == [record["epoch"] for record in expected]
         for row, record in zip(rows, expected, strict=True):
             for name in set(record) & {"loss", "accuracy", "val_loss", "val_accuracy"}:

@@ -9,7 +9,7 @@ import pytest
 from attrs import field, frozen
 
 from batchhvd import errors
-from batchhvd.cli import doctor
+from batchhvd.cli import checkup
 from batchhvd.cli import main as cli
 from batchhvd.cli import printing as output
 from batchhvd.cli.cluster import nodes
@@ -54,7 +54,7 @@ def test_the_verbs_are_there():
         (["cluster", "resize", "c", *WHERE[:4]], ["--target"]),
         (["cluster", "resize", "c", *WHERE[:4], "--min", "1"], ["--min and --max go together"]),
         (["group", "create", "g", "--tag", "x"], ["NAME=VALUE"]),
-        (["group", "list", "--query", "[].{"], ["no JMESPath expression"]),
+        (["group", "list", "--query", "[].{"], ["not a JMESPath expression"]),
         (["group", "list", "-o", "xml"], ["table", "json"]),
         (["nonsense"], ["No such command"]),
         (["tutorial", "--data", "nicht da"], ["no folder nicht da", "cifar-10-batches-py"]),
@@ -163,14 +163,17 @@ def test_times_are_iso_8601_in_json(capsys):
 
 
 def test_what_few_need_is_no_illness():
-    ok, optional = doctor.Finding("a", "ok", "1"), doctor.Finding("Slurm", "optional", "without sbatch", "apt")
-    assert doctor.healthy([ok, optional])
-    assert not doctor.healthy([ok, doctor.Finding("Horovod", "missing", "not built", "python -m …")])
+    ok, optional = (
+        checkup.CheckResult("a", "ok", "1"),
+        checkup.CheckResult("Slurm", "optional", "without sbatch", "apt"),
+    )
+    assert checkup.healthy([ok, optional])
+    assert not checkup.healthy([ok, checkup.CheckResult("Horovod", "missing", "not built", "python -m …")])
 
 
 def test_the_doctor_names_the_package_and_the_command(monkeypatch):
-    monkeypatch.setattr(doctor, "_version", lambda name: "" if name == "uvicorn" else "1.0")
-    (service,) = [finding for finding in doctor._packages() if finding.what == "service"]
+    monkeypatch.setattr(checkup, "_version", lambda name: "" if name == "uvicorn" else "1.0")
+    (service,) = [finding for finding in checkup._packages() if finding.what == "service"]
     assert (service.state, service.found) == ("missing", "without uvicorn")
     assert service.mend.endswith("-m pip install 'batchhvd[service]'")
     assert str(service).splitlines()[0] == "✗ service        without uvicorn"

@@ -5,8 +5,10 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from attrs import evolve
 
-from batchhvd.advice.explain import Cause, ClusterFacts, JobFacts, Verdict, of_cluster, of_job, of_node
-from batchhvd.resources.base import Reason
+from batchhvd.advice.explain import ClusterFacts, JobFacts, Verdict, of_cluster, of_job, of_node
+from batchhvd.service.status import verdict as page
+from batchhvd.wire.facts.causes import REMEDIES, Cause, Code
+from batchhvd.wire.reasons import Reason
 
 START = datetime(2026, 11, 27, 12, 0, tzinfo=timezone.utc)
 CLUSTER = ClusterFacts("/c", "nc6", "succeeded", "steady", 4, {"idle": 1, "running": 3}, ())
@@ -91,7 +93,7 @@ def test_a_service_that_was_restarted_meanwhile() -> None:
     assert of_job(evolve(lost, errors=[Reason("RankFailed", "x")])).cause is Cause.RANK_FAILED
     running = evolve(JOB, state="running", ended=None, restarted=during)
     assert of_job(running).cause is Cause.RUNNING
-    assert of_job(running).evidence == ("the service was started again at 12:01:00; the job went on meanwhile",)
+    assert of_job(running).evidence == ("the service was started again at 12:01:00; the job kept running",)
 
 
 def test_earlier_attempts_are_told() -> None:
@@ -118,7 +120,7 @@ def test_why_a_job_waits(cluster: ClusterFacts | None, cause: Cause, then: str) 
 
 
 def test_other_states_of_a_job() -> None:
-    assert of_job(evolve(JOB, state="succeeded")).why == "job 'cifar' ended well after 90.0 s"
+    assert of_job(evolve(JOB, state="succeeded")).why == "job 'cifar' succeeded after 90.0 s"
     assert of_job(evolve(JOB, state="terminating")).cause is Cause.TERMINATED
     assert of_job(JOB).cause is Cause.UNKNOWN
 
@@ -147,3 +149,32 @@ def test_a_node() -> None:
     verdict = of_node(cluster, "n1")
     assert verdict is not None and verdict.cause is Cause.CLUSTER_UNUSABLE
     assert verdict.why == "node n1 of cluster 'nc6' is unusable: Its setup failed"
+
+
+@pytest.mark.parametrize("code", [code for code in Code if code != Code.WAITING])
+def test_the_client_and_the_status_page_name_the_same_cause(code: Code) -> None:
+    said = {"code": code.value, "message": "It went wrong.", "details": []}
+    info = {"startTime": "2026-11-27T12:00:00.000Z", "endTime": "2026-11-27T12:01:30.000Z", "errors": [said]}
+    properties = {"executionState": "failed", "nodeCount": 4, "executionInfo": info}
+    assert page.of_job(properties, "")["cause"] == failed(code).cause
+    during = "2026-11-27T12:01:00.000Z"
+    restarted = of_job(evolve(JOB, errors=[Reason(code, "It went wrong.")], restarted=START + timedelta(seconds=60)))
+    assert page.of_job(properties, during)["cause"] == restarted.cause
+
+
+def test_every_cause_of_a_failure_has_a_next_step_for_python_and_for_the_shell() -> None:
+    for code in Code:
+        if code is not Code.WAITING:
+            verdict = failed(code)
+            assert verdict.next == REMEDIES[verdict.cause].python
+            assert verdict.for_shell().next == REMEDIES[verdict.cause].shell
+            assert str(verdict.for_shell()).splitlines()[-1] == f"Next: {REMEDIES[verdict.cause].shell}"
+    assert verdict.for_shell() != verdict and verdict.for_shell().cause is verdict.cause
+
+
+@pytest.mark.parametrize("state", ["queued", "running", "terminating", "succeeded"])
+def test_the_command_line_is_told_commands(state: str) -> None:
+    waiting = of_job(evolve(JOB, state=state)).for_shell()
+    assert "batchhvd job" in waiting.next and "cifar" in waiting.next and "(" not in waiting.next
+    assert "batchhvd job submit" in of_cluster(CLUSTER).for_shell().next
+    assert "batchhvd cluster resize nc6 --target" in of_cluster(evolve(CLUSTER, counts={})).for_shell().next

@@ -94,8 +94,8 @@ def test_published_files_come_back_as_they_were(name):
     expected.pop("$schema", None)
     for share in expected["properties"].get("mountVolumes", {}).get("azureFileShares", ()):
         share["accountName"] = "examplestore"  # filled in
-    assert spec.document() == expected
-    assert JobSpec.from_document(spec.document()) == spec
+    assert spec.to_document() == expected
+    assert JobSpec.from_document(spec.to_document()) == spec
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -135,7 +135,7 @@ def test_blob_containers_and_outputs_are_read():
     assert spec.volumes[0] / "unlabeled_images" == spec.inputs[1].path
     assert spec.outputs == (OutputDirectory("LABEL", "$AZ_BATCHAI_JOB_MOUNT_ROOT/logs"),)
     assert isinstance(spec.task, CustomMpi)
-    assert spec.accounts() == ("a",)
+    assert spec._accounts() == ("a",)
 
 
 def test_older_fields_are_accepted_with_a_warning():
@@ -148,9 +148,9 @@ def test_older_fields_are_accepted_with_a_warning():
 
 def test_unknown_fields_are_kept_and_said():
     document = json.loads(job(zzzOwnField={"deep": [1]}))
-    with pytest.warns(UserWarning, match='"zzzOwnField" is no field of the published schema'):
+    with pytest.warns(UserWarning, match='"zzzOwnField" is not a field of the published schema'):
         spec = JobSpec.from_document(document)
-    assert spec.document() == document
+    assert spec.to_document() == document
 
 
 # --- what is wrong is said with its place ---
@@ -170,10 +170,10 @@ def test_a_misspelt_field_gets_the_nearest_name(tmp_path):
         ({"nodeCount": "4"}, "/properties/nodeCount", "is not a whole number", "write 4 without quotes"),
         ({"nodeCount": 2.5}, "/properties/nodeCount", "is not a whole number", ""),
         ({"nodeCount": True}, "/properties/nodeCount", "is not a whole number", ""),
-        ({"nodeCount": 0}, "/properties/nodeCount", "0 is no number of nodes", "1 or more"),
-        ({"stdOutErrPathPrefix": " "}, "/properties/stdOutErrPathPrefix", "no place for the logs", "mount"),
+        ({"nodeCount": 0}, "/properties/nodeCount", "whole number of at least 1, not 0", "such as 4"),
+        ({"stdOutErrPathPrefix": " "}, "/properties/stdOutErrPathPrefix", "directory for the logs is missing", "mount"),
         ({"customToolkitSettings": None}, "/properties", "nothing says what to run", "horovodSettings"),
-        ({"cntkSettings": {}}, "/properties", "cntkSettings and customToolkitSettings are both there", "one of"),
+        ({"cntkSettings": {}}, "/properties", "cntkSettings and customToolkitSettings are given together", "one of"),
         ({"schedulingPriorty": "low"}, "/properties/schedulingPriorty", "no field", "schedulingPriority"),
         ({"schedulingPriority": "now"}, "/properties/schedulingPriority", "not allowed", "low, normal, high"),
         (
@@ -183,14 +183,19 @@ def test_a_misspelt_field_gets_the_nearest_name(tmp_path):
             "PT",
         ),
         ({"inputDirectories": {"id": "A"}}, "/properties/inputDirectories", "is not a list", "in a list"),
-        ({"inputDirectories": [{"id": "A B", "path": "/"}]}, "/properties/inputDirectories/0/id", "no id", "letters"),
+        (
+            {"inputDirectories": [{"id": "A B", "path": "/"}]},
+            "/properties/inputDirectories/0/id",
+            "not the id of a directory",
+            "letters",
+        ),
         ({"inputDirectories": [{"id": "A"}]}, "/properties/inputDirectories/0", '"path" is missing', "path"),
         ({"inputDirectories": [{"id": "A", "path": "/"}] * 2}, "/properties/inputDirectories", "twice", "keep one"),
         ({"environmentVariables": [{"name": "A=", "value": ""}]}, "/properties/environmentVariables/0", "name", "="),
         (
             {"mountVolumes": {"azureFileShares": [{"azureFileUrl": "x", "relativeMountPath": "m"}]}},
             "/properties/mountVolumes/azureFileShares/0/azureFileUrl",
-            "no address of a file share",
+            "not the address of a file share",
             "https://ACCOUNT",
         ),
         (
@@ -206,8 +211,8 @@ def test_a_misspelt_field_gets_the_nearest_name(tmp_path):
         (
             {"horovodSettings": {"pythonScriptFilePath": "x", "processCount": 0}, "customToolkitSettings": None},
             "/properties/horovodSettings/processCount",
-            "0 is no number of processes",
-            "1 or more",
+            "processes must be a whole number of at least 1, not 0",
+            "such as 4",
         ),
     ],
 )
@@ -228,10 +233,10 @@ def test_a_wrong_value_is_named_with_pointer_and_remedy(tmp_path, properties, po
         ("{\n  // hello\n}", (2, 3), "JSON has none"),
         ("{'a': 1}", (1, 2), "double quotes"),
         ('{"a": True}', (1, 7), "Python, not JSON"),
-        ('{"a": NaN}', (1, 7), "NaN is no number"),
+        ('{"a": NaN}', (1, 7), "NaN is not a number"),
         ('{"a": 1', (1, 8), "ends in the middle"),
         ('{"ä": "x\ny"}', (1, 9), "invalid control character"),
-        ('{"a": 1,\n "a": 2}', (2, 2), '"a" stands here twice, first on line 1'),
+        ('{"a": 1,\n "a": 2}', (2, 2), '"a" is given twice, first on line 1'),
         ('{"a" 1}', (1, 6), 'a colon is missing after "a"'),
         ("{} {}", (1, 4), "more follows"),
         ("[" * 100, (1, 62), "levels deep"),
@@ -285,7 +290,7 @@ def test_a_key_placeholder_means_that_the_client_looks_it_up():
         "credentials": {"accountKey": "<AZURE_BATCHAI_STORAGE_KEY>"},
     }
     spec = JobSpec.from_document(json.loads(job(mountVolumes={"azureFileShares": [share]})), account="acc")
-    assert spec.accounts() == ("acc",)
+    assert spec._accounts() == ("acc",)
 
 
 # --- keys and secrets ---
@@ -306,14 +311,14 @@ def secretive() -> JobSpec:
 
 def test_no_secret_is_in_a_document_or_a_repr():
     spec = secretive()
-    assert "S3CRET" not in repr(spec) + repr(spec.mounts) + json.dumps(spec.document())
-    assert spec.document()["properties"]["secrets"] == [{"name": "TOKEN"}]
+    assert "S3CRET" not in repr(spec) + repr(spec.mounts) + json.dumps(spec.to_document())
+    assert spec.to_document()["properties"]["secrets"] == [{"name": "TOKEN"}]
 
 
 def test_a_request_has_them_and_the_keys_that_were_looked_up():
     spec = secretive()
-    assert spec.accounts() == ("b",)
-    properties = spec.request("/the/cluster", {"b": "S3CRET4"})["properties"]
+    assert spec._accounts() == ("b",)
+    properties = spec._request("/the/cluster", {"b": "S3CRET4"})["properties"]
     assert properties["cluster"] == {"id": "/the/cluster"}
     assert properties["mountVolumes"]["azureFileShares"][0]["credentials"] == {"accountKey": "S3CRET1"}
     assert properties["mountVolumes"]["azureBlobFileSystems"][0]["credentials"] == {"accountKey": "S3CRET4"}
@@ -323,7 +328,7 @@ def test_a_request_has_them_and_the_keys_that_were_looked_up():
 
 def test_a_job_as_the_service_shows_it_equals_its_spec():
     spec = evolve(tutorial(), environment={"A": "1"})
-    shown = spec.request("/c", {"mystorageaccount": "k"})
+    shown = spec._request("/c", {"mystorageaccount": "k"})
     share = shown["properties"]["mountVolumes"]["azureFileShares"][0]
     share.update(credentials={}, fileMode="0777", directoryMode="0777")
     shown["properties"]["horovodSettings"]["processCount"] = 4
@@ -338,7 +343,7 @@ def test_a_job_as_the_service_shows_it_equals_its_spec():
     shown["properties"].update(added)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = JobSpec.from_job({"name": "j", **shown})
+        found = JobSpec._from_job({"name": "j", **shown})
     assert found == spec
     assert found.cluster == "/c"
 
@@ -364,22 +369,22 @@ def test_a_path_that_leads_out_is_refused(below):
     "url", ["http://127.0.0.1:8080/acc/my%20share", "https://acc.file.core.windows.net/my%20share/"]
 )
 def test_host_style_and_path_style_addresses(url):
-    mount = Mount.from_block({"azureFileUrl": url, "relativeMountPath": "m"})
+    mount = Mount.from_document({"azureFileUrl": url, "relativeMountPath": "m"})
     assert (mount.account, mount.share) == ("acc", "my share")
-    assert mount.block()["azureFileUrl"] == url
+    assert mount.to_document()["azureFileUrl"] == url
 
 
 def test_two_accounts_for_one_share_are_refused():
     with pytest.raises(SpecError, match='"other" is not the account of'):
-        Mount.from_block({"azureFileUrl": "https://acc.file.x/s", "accountName": "other", "relativeMountPath": "m"})
+        Mount.from_document({"azureFileUrl": "https://acc.file.x/s", "accountName": "other", "relativeMountPath": "m"})
 
 
 def test_what_python_gives_is_checked_too():
-    with pytest.raises(SpecError, match="script is ' '"):
+    with pytest.raises(SpecError, match="script must be a text that is not empty, not ' '"):
         Horovod(" ")
-    with pytest.raises(SpecError, match="is no task"):
+    with pytest.raises(SpecError, match="is not a task"):
         JobSpec(nodes=1, task="python x.py", logs="/l")
     with pytest.raises(SpecError, match='"m" is mounted twice'):
         JobSpec(nodes=1, task=CustomToolkit("x"), logs="/l", mounts=[Mount("a", "b", "m"), Mount("a", "c", "m")])
-    with pytest.raises(SpecError, match="no time limit"):
+    with pytest.raises(SpecError, match="max_seconds must be more than 0"):
         JobSpec(nodes=1, task=CustomToolkit("x"), logs="/l", max_seconds=0)

@@ -17,18 +17,18 @@ CLUSTERS = Path(__file__).parents[1] / "data" / "clusters"
 def test_the_smallest_published_file_comes_back():
     spec = ClusterSpec.read(CLUSTERS / "simple.json")
     assert (spec.vm_size, spec.nodes, spec.location) == ("STANDARD_D1", 1, "eastus")
-    assert spec.document() == {
+    assert spec.to_document() == {
         "location": "eastus",
         "properties": {"vmSize": "STANDARD_D1", "scaleSettings": {"manual": {"targetNodeCount": 1}}},
     }
-    assert "location" not in spec.request({})
+    assert "location" not in spec._request({})
 
 
 def test_a_file_with_one_field_is_merged_with_what_is_given():
     path = CLUSTERS / "only-priority-2018-03-01.json"
     spec = ClusterSpec.read(path, vm_size="Standard_D1", nodes=AutoScale(0, 3), user="me", password=None)
     assert spec == ClusterSpec(vm_size="Standard_D1", nodes=AutoScale(0, 3), user="me", priority="lowpriority")
-    assert ClusterSpec.from_document(spec.document()) == spec
+    assert ClusterSpec.from_document(spec.to_document()) == spec
 
 
 def test_without_a_size_it_says_that_the_size_is_missing():
@@ -52,18 +52,18 @@ def test_all_that_a_cluster_can_be_told_comes_back(tmp_path):
         }
     }
     spec = ClusterSpec.from_document(document)
-    assert spec.document() == document
+    assert spec.to_document() == document
     spec.write(tmp_path / "clüster.json")
     assert ClusterSpec.read(tmp_path / "clüster.json") == spec
-    assert spec.accounts() == ("acc",)
-    mounted = spec.request({"acc": "K"})["properties"]["nodeSetup"]["mountVolumes"]["azureFileShares"][0]
+    assert spec._accounts() == ("acc",)
+    mounted = spec._request({"acc": "K"})["properties"]["nodeSetup"]["mountVolumes"]["azureFileShares"][0]
     assert mounted["credentials"] == {"accountKey": "K"}
 
 
 def test_a_password_is_sent_and_never_shown():
     spec = ClusterSpec(vm_size="x", user="me", password="S3CRET")
-    assert "S3CRET" not in repr(spec) + str(spec.document())
-    assert spec.request({})["properties"]["userAccountSettings"]["adminUserPassword"] == "S3CRET"
+    assert "S3CRET" not in repr(spec) + str(spec.to_document())
+    assert spec._request({})["properties"]["userAccountSettings"]["adminUserPassword"] == "S3CRET"
 
 
 def test_two_ways_to_scale_are_refused():
@@ -81,7 +81,7 @@ def test_counts_that_cannot_be(counts):
 
 def test_autoscale_begins_with_the_minimum():
     assert AutoScale(1, 4).initial == 1
-    assert AutoScale(1, 4, 2).block() == {"minimumNodeCount": 1, "maximumNodeCount": 4, "initialNodeCount": 2}
+    assert AutoScale(1, 4, 2).to_document() == {"minimumNodeCount": 1, "maximumNodeCount": 4, "initialNodeCount": 2}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from batchhvd.errors import SpecError
-from batchhvd.spec import json_source as jobfile
+from batchhvd.spec import json_source
 from batchhvd.spec.job import CustomMpi, CustomToolkit, Horovod, InputDirectory, JobSpec, Mount, OutputDirectory, Volume
 
 QUICK = settings(
@@ -55,10 +55,10 @@ specs = st.builds(
 @QUICK
 @given(specs)
 def test_every_spec_comes_back_from_its_document(spec):
-    text = json.dumps(spec.document(), ensure_ascii=False)
+    text = json.dumps(spec.to_document(), ensure_ascii=False)
     assert JobSpec.from_document(json.loads(text)) == spec
-    shown = {"properties": {**spec.request("/c", {})["properties"], "executionState": "running"}}
-    assert JobSpec.from_job(shown) == as_shown(spec)
+    shown = {"properties": {**spec._request("/c", {})["properties"], "executionState": "running"}}
+    assert JobSpec._from_job(shown) == as_shown(spec)
 
 
 def as_shown(spec):
@@ -80,7 +80,7 @@ documents = st.recursive(
 @given(documents, st.sampled_from([None, 1, 4, "\t"]))
 def test_the_reader_reads_what_python_writes_and_knows_where(value, indent):
     text = json.dumps(value, indent=indent, ensure_ascii=False)
-    source = jobfile.parse(text)
+    source = json_source.parse(text)
     assert source.value == value
     for pointer, place in source.places.items():
         found, _ = json.JSONDecoder().raw_decode(text, place)
@@ -101,11 +101,11 @@ def test_no_text_breaks_the_reader(text):
         expected = json.loads(text, object_pairs_hook=_single, parse_constant=_none)
     except (ValueError, RecursionError):
         with pytest.raises(SpecError) as caught:
-            jobfile.parse(text)
+            json_source.parse(text)
         assert caught.value.line >= 1
         assert caught.value.column >= 1
     else:
-        assert jobfile.parse(text).value == expected
+        assert json_source.parse(text).value == expected
 
 
 def _single(pairs):

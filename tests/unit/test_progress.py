@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from batchhvd.logs.progress import Progress
+from batchhvd.logs.progress import Progress, ProgressReader
 
 RECORDED = Path(__file__).parents[1] / "data" / "keras3-two-ranks.txt"
 SAMPLE = Path(__file__).parents[1] / "data" / "tutorial-output.txt"
@@ -59,7 +59,7 @@ def mixed(ranks: list[Rank], seed: int = 1) -> Iterator[str]:
 @pytest.mark.parametrize("style", ["keras2", "keras3", "lines"])
 def test_four_ranks_become_four_bars_and_each_epoch_is_kept(style):
     ranks = [Rank(seed, steps=30, epochs=3, style=style) for seed in range(4)]
-    progress = Progress(ranks=4)
+    progress = ProgressReader(ranks=4)
     rest = [line for piece in mixed(ranks) for line in progress.feed(piece)]
     assert rest == []
     assert [bar.writer for bar in progress.bars] == [1, 2, 3, 4]
@@ -76,7 +76,7 @@ def test_a_writer_keeps_its_bar_where_ranks_differ():
     for step in range(1, 40):
         pair = [f"\r{step}/40 [=>..] - ETA: {40 - step}s - loss: {loss}" for loss in (2.3, 1.9)]
         lines += pair if step % 3 else reversed(pair)
-    progress = Progress()
+    progress = ProgressReader()
     for line in lines:
         progress.feed(line)
         assert [bar.metrics["loss"] for bar in progress.bars] in ([], [2.3], [2.3, 1.9])
@@ -84,7 +84,7 @@ def test_a_writer_keeps_its_bar_where_ranks_differ():
 
 def test_the_same_text_in_pieces_of_any_size_says_the_same():
     text = "".join(mixed([Rank(seed, steps=5, epochs=2, style="keras3") for seed in range(3)]))
-    whole, single = Progress(ranks=3), Progress(ranks=3)
+    whole, single = ProgressReader(ranks=3), ProgressReader(ranks=3)
     whole.feed(text)
     for character in text:
         single.feed(character)
@@ -93,7 +93,7 @@ def test_the_same_text_in_pieces_of_any_size_says_the_same():
 
 
 def test_the_tutorials_own_unreadable_sample_becomes_four_bars():
-    progress = Progress(ranks=4)
+    progress = ProgressReader(ranks=4)
     lines = progress.feed(SAMPLE.read_text(encoding="utf-8")) + progress.close()
     assert lines == ["...", "50000 train samples", "10000 test samples", "Using real-time data augmentation.", "..."]
     assert sorted(bar.step for bar in progress.bars) == [7, 8, 8, 8]  # it is cut off before the fourth gets there
@@ -103,7 +103,7 @@ def test_the_tutorials_own_unreadable_sample_becomes_four_bars():
 
 def test_two_ranks_of_a_real_keras_3_that_drift_apart():
     """Recorded from two ranks without a common step: one is an epoch ahead, and evaluates while the other trains."""
-    progress = Progress(ranks=2)
+    progress = ProgressReader(ranks=2)
     progress.feed(RECORDED.read_bytes().decode("utf-8"))
     values = [(r.writer, r.epoch, r.metrics["loss"], r.metrics["val_loss"]) for r in progress.records]
     assert values == [
@@ -118,7 +118,7 @@ def test_two_ranks_of_a_real_keras_3_that_drift_apart():
 
 def test_one_ranks_estimate_of_time_keeps_it_apart_in_the_sample():
     """One rank in the sample is four times as fast as the others: its estimates stay one writer's."""
-    progress = Progress(ranks=4)
+    progress = ProgressReader(ranks=4)
     fast = []
     for line in SAMPLE.read_text(encoding="utf-8").splitlines(keepends=True):
         progress.feed(line)
@@ -128,7 +128,7 @@ def test_one_ranks_estimate_of_time_keeps_it_apart_in_the_sample():
 
 
 def test_validation_values_complete_the_epoch_they_follow():
-    progress = Progress(ranks=1)
+    progress = ProgressReader(ranks=1)
     bar = "5/5 [====] - 4s 27ms/step - loss: 1.5 - acc: 0.4"
     progress.feed(
         f"Epoch 1/2\n\r{bar}\b\b\r{bar} - val_loss: 1.2 - val_acc: 0.5\nEpoch 2/2\n\r1/5 [..] - ETA: 3s - loss: 1\r"
@@ -139,7 +139,7 @@ def test_validation_values_complete_the_epoch_they_follow():
 
 
 def test_an_evaluation_at_the_end_is_no_epoch():
-    progress = Progress(ranks=1)
+    progress = ProgressReader(ranks=1)
     progress.feed("Epoch 1/1\n\r5/5 [====] - 4s 27ms/step - loss: 1.5\n")
     progress.feed("\r 32/10000 [....] - ETA: 3s\r10000/10000 [====] - 5s 500us/step\n")
     progress.feed("\r1/5 [....] - ETA: 3s - loss: 9\r5/5 [====] - 5s 500us/step - loss: 9.9\n")
@@ -149,7 +149,7 @@ def test_an_evaluation_at_the_end_is_no_epoch():
 
 
 def test_the_one_line_form_of_both_keras():
-    progress = Progress(ranks=2)
+    progress = ProgressReader(ranks=2)
     for epoch, loss in ((1, 2.0), (2, 1.0)):
         progress.feed(f"Epoch {epoch}/2\n" * 2)
         progress.feed(
@@ -162,7 +162,7 @@ def test_the_one_line_form_of_both_keras():
 
 
 def test_the_trainers_own_lines():
-    progress = Progress(ranks=4)
+    progress = ProgressReader(ranks=4)
     progress.feed("  epoch 1/2  step 30/94  loss 1.8000  812 images/s\n")
     (bar,) = progress.bars
     assert (bar.epoch, bar.epochs, bar.step, bar.total, bar.rate) == (1, 2, 30, 94, 812.0)
@@ -180,7 +180,7 @@ def test_the_trainers_own_lines():
 
 
 def test_other_output_passes_through():
-    progress = Progress()
+    progress = ProgressReader()
     text = "hello\r\n  indented\n50%\r100%\nEpoch of change 3/4: see 10/12/2018 - ok\nsaved 1/2 files\n"
     expected = ["hello", "  indented", "100%", "Epoch of change 3/4: see 10/12/2018 - ok", "saved 1/2 files"]
     assert progress.feed(text) == expected
@@ -190,7 +190,25 @@ def test_other_output_passes_through():
 
 
 def test_nan_and_small_numbers_are_numbers():
-    progress = Progress(ranks=1)
+    progress = ProgressReader(ranks=1)
     progress.feed("\r1/2 [.] - ETA: 3s - loss: nan - lr: 1.0000e-04\r")
     assert progress.bars[0].metrics["lr"] == 1e-4
     assert progress.bars[0].metrics["loss"] != progress.bars[0].metrics["loss"]
+
+
+def test_a_snapshot_holds_what_it_says() -> None:
+    reader = ProgressReader(ranks=1)
+    kept: list[Progress] = [reader.snapshot()]
+    for line in (
+        "Epoch 1/2\n\n",
+        "4/8 [====>....] - ETA: 1s - loss: 2.0\r",
+        "8/8 [======] - 1s - loss: 1.0\n",
+        "Epoch 2/2\n",
+    ):
+        reader.feed(line)
+        kept.append(reader.snapshot())
+    assert [len(one.records) for one in kept] == [0, 0, 0, 1, 1]
+    assert [one.bars[0].step for one in kept if one.bars] == [4, 8, 8]
+    assert kept[-1].table() == reader.table() and kept[0].table() == []
+    with pytest.raises(AttributeError):
+        kept[0].epochs = 3  # type: ignore[misc]

@@ -1,15 +1,18 @@
 """Small values on the way from the wire: times, counts, reasons, names of files."""
 
+import json
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
 from batchhvd import AutoScale, Cluster, NodeCounts, SpecError
-from batchhvd.resources.base import moment, reasons
-from batchhvd.resources.workspace import ResourceGroup
+from batchhvd.resources.session import Session
 from batchhvd.transfer.selection import fixed_folder, matches, target_here
 from batchhvd.wire.connection import Connection
+from batchhvd.wire.facts.states import AllocationState, ProvisioningState
+from batchhvd.wire.models import moment
+from batchhvd.wire.reasons import reasons
 
 UTC = timezone.utc
 
@@ -33,7 +36,7 @@ def test_times_of_the_wire(text: str | None, expected: datetime | None) -> None:
 
 
 def cluster(**properties: object) -> Cluster:
-    group = ResourceGroup(Connection("https://arm.example", "s"), "g")
+    group = Session(Connection("https://arm.example", "s")).group("g")
     return group.workspace("w").cluster("c")._load({"name": "c", "properties": properties})
 
 
@@ -67,7 +70,7 @@ def test_reasons_that_say_little() -> None:
 def test_ids_are_resource_managers() -> None:
     workspace = "/subscriptions/s/resourceGroups/g/providers/Microsoft.BatchAI/workspaces/w"
     assert cluster().id == f"{workspace}/clusters/c"
-    assert cluster().parent.experiment("e").job("j").id == f"{workspace}/experiments/e/jobs/j"
+    assert cluster().workspace.experiment("e").job("j").id == f"{workspace}/experiments/e/jobs/j"
 
 
 @pytest.mark.parametrize(
@@ -93,3 +96,12 @@ def test_a_name_that_leads_out_is_not_written(name: str) -> None:
     with pytest.raises(SpecError, match="leads out of"):
         target_here("folder", name)
     assert target_here("folder", "a/b ü.txt") == Path("folder/a/b ü.txt")
+
+
+def test_states_are_words_that_know_what_they_mean() -> None:
+    found = cluster(allocationState="steady", vmPriority="LowPriority", provisioningState="Succeeded")
+    assert (found.state, found.priority, found.provisioning) == ("steady", "lowpriority", "succeeded")
+    assert found.state is AllocationState.STEADY and found.provisioning is ProvisioningState.SUCCEEDED
+    assert repr(found).startswith("Cluster('c', state='steady', ") and f"{found.state}" == "steady"
+    assert json.dumps(found.state) == '"steady"'
+    assert cluster(allocationState="halted").state == "halted"  # a word of a later service passes through

@@ -150,7 +150,7 @@ def test_storage_works_as_ever(azure: responses.RequestsMock, session: Session) 
     azure.post(f"{ACCOUNT}/listKeys", json={"keys": [{"keyName": "key1", "value": "a2V5", "permissions": "FULL"}]})
     azure.put(f"{FILES}/myshare", status=201)
     azure.get(f"{FILES}/myshare", headers={"x-ms-share-quota": "5120"})
-    account = session.group("rg").create_storage("examplestore", location="eastus")
+    account = session.group("rg").create_storage_account("examplestore", location="eastus")
     share = account.create_share("myshare")
     assert account.endpoint == FILES
     assert share.quota == 5120
@@ -170,7 +170,7 @@ def test_a_national_cloud_has_its_own_address(azure: responses.RequestsMock, ses
     document = account_document()
     document["properties"] = {"primaryEndpoints": {"file": "https://examplestore.file.core.chinacloudapi.cn/"}}
     azure.get(ACCOUNT, json=document)
-    account = session.group("rg").storage("examplestore").refresh()
+    account = session.group("rg").storage_account("examplestore").refresh()
     assert account.share("s").mount("m").url == "https://examplestore.file.core.chinacloudapi.cn/s"
 
 
@@ -200,4 +200,4 @@ def test_a_subscription_is_needed_elsewhere(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_default_credential_is_azure_identitys(session: Session) -> None:
     from azure.identity import DefaultAzureCredential
 
-    assert isinstance(batchhvd.connect(ARM, subscription="s").connection.credential, DefaultAzureCredential)
+    assert isinstance(batchhvd.connect(ARM, subscription="s")._connection.credential, DefaultAzureCredential)

@@ -151,7 +151,7 @@ def test_what_is_no_horovod_job_cannot_go_to_horovodrun() -> None:
 
 def test_a_job_file_becomes_a_script_with_what_is_left_to_do() -> None:
     path = CASES / "tutorial-4-nodes.json"
-    document = JobSpec.read(path, account="examplestore").document()
+    document = JobSpec.read(path, account="examplestore").to_document()
     made = from_job_file("slurm", document, Path("/home/me/cifar"))
     assert directives(made)["nodes"] == "4"
     assert "the share myshare of the storage account examplestore" in made

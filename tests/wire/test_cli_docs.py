@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from batchhvd.cli import doctor
+from batchhvd.cli import checkup
 from batchhvd.cli import main as cli
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
@@ -36,7 +36,7 @@ def test_every_command_of_the_page_runs(
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("BATCHHVD_ROOT", str(service.root))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(doctor, "examine", lambda: [doctor.Finding("x", "ok", "1")])  # trains with each framework
+    monkeypatch.setattr(checkup, "examine", lambda: [checkup.CheckResult("x", "ok", "1")])  # trains with each framework
     Path("cifar_cnn_distributed.py").write_text(SCRIPT, encoding="utf-8")
     # What the tutorial prepares would be downloaded.
     Path("job.json").write_text(

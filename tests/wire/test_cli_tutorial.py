@@ -10,7 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from batchhvd.wire import local_service as localservice
+import pytest
+
+from batchhvd.wire import local_service
 
 SCRIPT = """
 import os, pathlib, sys, time
@@ -53,6 +55,7 @@ def alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.interpreter
 def test_every_step_is_shown_and_nothing_runs_afterwards(tmp_path: Path) -> None:
     process, root = begun(tmp_path)
     text, _ = process.communicate(timeout=120)
@@ -64,19 +67,21 @@ def test_every_step_is_shown_and_nothing_runs_afterwards(tmp_path: Path) -> None
     assert "Test accuracy      0.9712" in text
     assert any(line.split()[:3] == ["2", "1.0000", "0.2000"] for line in text.splitlines())
     assert (root / "model.h5").read_bytes() == b"weights"
-    assert localservice.running(root) is None
+    assert local_service.find(root) is None
     assert not [path for path in (root / "shares").rglob("*") if "cifar" in path.name]
 
 
+@pytest.mark.interpreter
 def test_a_job_that_fails_is_shown_with_its_last_lines_and_its_logs_are_kept(tmp_path: Path) -> None:
     process, root = begun(tmp_path, code=7)
     text, _ = process.communicate(timeout=120)
     assert process.returncode == 1, text
     assert "Rank 1 ended with exit code 7" in text
     assert "rank 1 is here" in (root / "logs" / "stdout.txt").read_text(encoding="utf-8")
-    assert localservice.running(root) is None
+    assert local_service.find(root) is None
 
 
+@pytest.mark.interpreter
 def test_ctrl_c_leaves_no_rank_and_no_service(tmp_path: Path, poll: Callable[..., Any]) -> None:
     process, root = begun(tmp_path, sleep=100)
     started = poll(lambda: len(pids(root)) == 2 and all(pids(root)) and pids(root), 60)
@@ -87,4 +92,4 @@ def test_ctrl_c_leaves_no_rank_and_no_service(tmp_path: Path, poll: Callable[...
     assert process.returncode == 130, text
     assert "nothing runs any more" in text
     assert not [pid for pid in started if alive(pid)]
-    assert localservice.running(root) is None
+    assert local_service.find(root) is None

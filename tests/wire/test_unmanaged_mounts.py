@@ -47,7 +47,7 @@ def place(tmp_path: Path, launch: Callable[..., Any]) -> Iterator[Place]:
     service = launch("--allow-directory", str(data))
     with batchhvd.local(service.root) as session:
         group = session.create_group("g")
-        share = group.create_storage("speicher").create_share("ablage")
+        share = group.create_storage_account("speicher").create_share("ablage")
         workspace = group.create_workspace("w")
         workspace.create_cluster("c", vm_size="Standard_NC6", nodes=1).wait(timeout=30)
         yield Place(data, service, launch, workspace, workspace.create_experiment("e"), share.mount("ablage"))
@@ -64,7 +64,7 @@ def test_a_job_reads_and_writes_an_allowed_directory(place: Place) -> None:
 
 
 def test_a_cluster_mounts_one_too(place: Place) -> None:
-    setup = {"nodeSetup": {"mountVolumes": {"unmanagedFileSystems": [place.volume(place.data).block()]}}}
+    setup = {"nodeSetup": {"mountVolumes": {"unmanagedFileSystems": [place.volume(place.data).to_document()]}}}
     described = ClusterSpec(vm_size="Standard_NC6", nodes=1, extra=setup)
     cluster = place.workspace.create_cluster("mounts", described).wait(timeout=30)
     spec = place.spec(f'cat "{CLUSTER_ROOT}/daten/below/file"')

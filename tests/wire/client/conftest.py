@@ -52,7 +52,7 @@ def make_place(session: Session, name: str) -> Place:
     workspace = group.create_workspace("work")
     experiment = workspace.create_experiment("tries")
     cluster = workspace.create_cluster("nodes", vm_size="Standard_NC6", nodes=2)
-    share = group.create_storage(f"s{os.urandom(8).hex()}").create_share("files")
+    share = group.create_storage_account(f"s{os.urandom(8).hex()}").create_share("files")
     share.create_directory("logs")
     return Place(group, workspace, experiment, cluster.wait(timeout=30), share)
 

@@ -34,6 +34,7 @@ from batchhvd import (
 )
 from batchhvd.engines.base import load
 from batchhvd.errors import BatchHvdError
+from batchhvd.resources.file_entry import output_entry
 from batchhvd.service import drills
 
 ROOT = Path(batchhvd.__file__).parents[1]
@@ -48,7 +49,7 @@ def parent_not_found(place: Any) -> None:
 
 
 def share_not_found(place: Any) -> None:
-    place.share.parent.share("nosuchshare").create_directory("a")
+    place.share.account.share("nosuchshare").create_directory("a")
 
 
 def account_not_found(place: Any) -> None:
@@ -66,23 +67,18 @@ def refused(place: Any) -> None:
 
 
 def refused_name(place: Any) -> None:
-    place.group.create_storage("No Such Name")
+    place.group.create_storage_account("No Such Name")
 
 
 def not_allowed(place: Any) -> None:
-    list(batchhvd.connect(place.group.connection.endpoint, "a wrong token").groups())
+    list(batchhvd.connect(place.group._connection.endpoint, "a wrong token").groups())
 
 
 def link_expired(place: Any) -> None:
     job = place.run("echo x").wait(timeout=30)
-    (file,) = [file for file in job.files() if file.name == "stdout.txt"]
-    _altered(file).read()
-
-
-def _altered(file: Any) -> Any:
-    from attrs import evolve
-
-    return evolve(file, link=file._link.replace("se=2", "se=1"), connection=file._connection)
+    (found,) = [document for document in job._listed("stdouterr") if document["name"] == "stdout.txt"]
+    expired = {**found, "downloadUrl": found["downloadUrl"].replace("se=2", "se=1")}
+    output_entry(job._connection, expired, "").read()
 
 
 def retired(place: Any) -> None:
@@ -133,7 +129,7 @@ def engine_unknown(place: Any) -> None:
 
 
 def drill_on_nothing(place: Any) -> None:
-    drills.kill_rank(Path(place.group.connection.root), 7)
+    drills.kill_rank(Path(place.group._connection.root), 7)
 
 
 def engine_missing(place: Any) -> None:
@@ -172,7 +168,7 @@ CASES: list[tuple[Callable[[Any], None], type[BatchHvdError], str, str]] = [
     (not_found, NotFoundError, "job 'nosuchjob'", "Check the name, or create"),
     (parent_not_found, NotFoundError, "experiment 'e'", "create the resource first"),
     (share_not_found, NotFoundError, "share 'nosuchshare'", "create the resource first"),
-    (account_not_found, NotFoundError, "'nosuchaccount'", "group.create_storage()"),
+    (account_not_found, NotFoundError, "'nosuchaccount'", "group.create_storage_account()"),
     (conflict, ConflictError, "job 'taken'", "another name"),
     (refused, BadRequestError, "nodeCount", "Correct the request"),
     (refused_name, BadRequestError, "storage account 'No Such Name'", "Correct the request"),
@@ -224,7 +220,7 @@ def test_the_evidence_of_a_refusal(place: Any) -> None:
 
 
 def _log(place: Any) -> str:
-    return (Path(place.group.connection.root) / "service.log").read_text()
+    return (Path(place.group._connection.root) / "service.log").read_text()
 
 
 def test_the_page_about_errors_names_every_class() -> None:

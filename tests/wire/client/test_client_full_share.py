@@ -15,7 +15,7 @@ from batchhvd.service import drills
 
 
 def test_a_full_share_takes_nothing_more(service: Any, group: ResourceGroup, tmp_path: Path) -> None:
-    account = group.create_storage("vollesspeicher")
+    account = group.create_storage_account("vollesspeicher")
     share = account.create_share("ablage")
     for name, size in (("small ü.bin", 1000), ("large.bin", 3000)):
         (tmp_path / name).write_bytes(b"x" * size)
@@ -24,8 +24,8 @@ def test_a_full_share_takes_nothing_more(service: Any, group: ResourceGroup, tmp
     with pytest.raises(ServiceError, match="The share is full") as refused:
         share.upload(tmp_path / "large.bin")
     assert (refused.value.status, refused.value.code) == (413, "ShareSizeLimitReached")
-    assert [entry.name for entry in share.list()] == ["small ü.bin"]
-    url, key = f"{account.connection.endpoint}/{account.name}", account.read_key()
+    assert [entry.name for entry in share.files()] == ["small ü.bin"]
+    url, key = f"{account._connection.endpoint}/{account.name}", account.read_key()
     client = ShareClient(url, "ablage", credential=key, retry_total=0)
     file, copy = client.get_file_client("small ü.bin"), client.get_file_client("copy.bin")
     file.resize_file(2000)
@@ -34,7 +34,7 @@ def test_a_full_share_takes_nothing_more(service: Any, group: ResourceGroup, tmp
             grow()
     drills.free_share(service.root, account.name, "ablage")
     share.upload(tmp_path / "large.bin")
-    assert {entry.name: entry.size for entry in share.list()}["large.bin"] == 3000
+    assert {entry.name: entry.size for entry in share.files()}["large.bin"] == 3000
 
 
 def test_a_share_that_is_not_there_cannot_be_filled(service: Any) -> None:

@@ -43,7 +43,7 @@ def test_starts_one_service_and_finds_it_again(root: Path, monkeypatch: pytest.M
     monkeypatch.setenv("BATCHHVD_ROOT", str(root))
     second = batchhvd.local()
     assert first == second and first.endpoint == second.endpoint
-    assert second.connection.root == str(root)
+    assert second._connection.root == str(root)
     # Any endpoint of this machine is looked for there, so that its token is found.
     assert [found.name for found in batchhvd.connect(first.endpoint).groups()] == ["g"]
     first.close()
@@ -74,7 +74,7 @@ def test_a_token_is_needed(service: Any, monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert list(batchhvd.connect(service.url, service.token).groups()) is not None
     monkeypatch.setenv("BATCHHVD_TOKEN", service.token)
     assert list(batchhvd.connect(service.url).groups()) is not None
-    assert service.token not in repr(batchhvd.connect(service.url, service.token).connection.credential)
+    assert service.token not in repr(batchhvd.connect(service.url, service.token)._connection.credential)
 
 
 def test_a_service_that_does_not_run_says_how_to_start_it(root: Path) -> None:
@@ -129,8 +129,8 @@ def test_a_proxy_of_the_environment_is_not_asked(service: Any, place: Any, monke
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     session = batchhvd.local(service.root)
-    share = session.group(place.group.name).storage(place.share.parent.name).share(place.share.name)
-    assert share.exists() and list(share.list()) != []
+    share = session.group(place.group.name).storage_account(place.share.account.name).share(place.share.name)
+    assert share.exists() and list(share.files()) != []
     job = place.run("echo hi").wait(timeout=20)
     same = session.group(place.group.name).workspace("work").experiment("tries").job(job.name)
     assert "".join(same.stream()) == "hi\n"

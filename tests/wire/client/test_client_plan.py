@@ -12,11 +12,11 @@ def test_a_plan_looks_and_touches_nothing(place: Any, tmp_path: Path) -> None:
     before = [resource.id for resource in place.group.contents()]
     mount = place.share.mount("data")
     spec = place.spec("", nodes=2, task=Horovod(mount / "plan/train.py"))
-    found = place.experiment.plan(spec, place.cluster)
+    found = place.experiment.plan_job("job", spec, cluster=place.cluster)
     assert [text for text in found.problems if "has no 'plan/train.py'" in text] == list(found.problems) != []
     (tmp_path / "train.py").write_text("")
     place.share.upload(tmp_path / "train.py", to="plan")
-    found = place.experiment.plan(spec, place.cluster, name="tried")
+    found = place.experiment.plan_job("tried", spec, cluster=place.cluster)
     assert found.good and found.nodes[0].variables["AZ_BATCHAI_JOB_NAME"] == "tried"
     assert any("retired" in text for text in found.warnings)
     assert [resource.id for resource in place.group.contents()] == before
@@ -26,8 +26,8 @@ def test_a_plan_without_cluster_and_share(place: Any) -> None:
     mounts = [
         place.share.mount("data"),
         Mount("nosuchaccount", "files", "a"),
-        Mount(place.share.parent.name, "x", "b"),
+        Mount(place.share.account.name, "x", "b"),
     ]
-    found = place.experiment.plan(place.spec("true", mounts=mounts), place.workspace.cluster("none"))
+    found = place.experiment.plan_job("job", place.spec("true", mounts=mounts), cluster=place.workspace.cluster("none"))
     assert [mount.found for mount in found.mounts] == [True, False, False]
     assert len(found.problems) == 3

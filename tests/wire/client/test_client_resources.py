@@ -30,7 +30,7 @@ def test_create_may_be_repeated(place: Any) -> None:
     again = place.group.create_workspace("work").create_cluster("nodes", vm_size="STANDARD_NC6", nodes=2)
     assert again == place.cluster
     assert place.workspace.create_experiment("tries") == place.experiment
-    assert place.group.create_storage(place.share.parent.name).create_share("files") == place.share
+    assert place.group.create_storage_account(place.share.account.name).create_share("files") == place.share
     place.share.create_directory("logs")
 
 
@@ -55,8 +55,8 @@ def test_what_is_not_there(session: Session, place: Any) -> None:
         place.workspace.experiment("e"),
         place.workspace.cluster("c"),
         place.experiment.job("j"),
-        place.group.storage("nosuchaccount"),
-        place.share.parent.share("nosuchshare"),
+        place.group.storage_account("nosuchaccount"),
+        place.share.account.share("nosuchshare"),
     ):
         assert not missing.exists()
         with pytest.raises(NotFoundError, match=f"{missing.kind} '{missing.name}' cannot be read"):
@@ -68,18 +68,18 @@ def test_listings(session: Session, make_place: Any) -> None:
     place = make_place(session, "listed")
     assert place.group in list(session.groups())
     assert list(place.group.workspaces()) == [place.workspace]
-    assert list(place.group.storages()) == [place.share.parent]
+    assert list(place.group.storage_accounts()) == [place.share.account]
     assert list(place.workspace.experiments()) == [place.experiment]
     clusters = place.workspace.clusters()
     assert [cluster.state for cluster in clusters] == ["steady"] == [cluster.state for cluster in clusters]
-    assert list(place.share.parent.shares()) == [place.share]
+    assert list(place.share.account.shares()) == [place.share]
     assert "nodes" in clusters._repr_html_()
     place.group.delete()
 
 
 def test_what_is_shown_has_no_secret(place: Any) -> None:
-    key = place.share.parent.read_key()
-    for resource in (place.group, place.workspace, place.experiment, place.cluster, place.share, place.share.parent):
+    key = place.share.account.read_key()
+    for resource in (place.group, place.workspace, place.experiment, place.cluster, place.share, place.share.account):
         assert repr(resource).startswith(f"{type(resource).__name__}('{resource.name}'")
         assert "\n" not in repr(resource)
         assert key not in repr(resource) + resource._repr_html_() + str(resource.document)
@@ -89,7 +89,7 @@ def test_a_handle_goes_into_another_process(session: Session, place: Any, tmp_pa
     job = place.run("echo from the first; exit 3").wait("ended", timeout=30)
     handles = [session, place.group, place.cluster, place.share, job]
     data = pickle.dumps(handles)
-    assert place.share.parent.read_key().encode() not in data
+    assert place.share.account.read_key().encode() not in data
     path = tmp_path / "händles of mine"
     path.write_bytes(data)
     code = (
@@ -128,7 +128,7 @@ def test_a_cluster_is_resized(group: ResourceGroup) -> None:
 
 
 def test_a_cluster_needs_one_way_of_saying_what_it_is(place: Any) -> None:
-    with pytest.raises(SpecError, match="spec or of a vm_size"):
+    with pytest.raises(SpecError, match="either a spec or a vm_size"):
         place.workspace.create_cluster("x")
 
 
@@ -168,7 +168,7 @@ def test_output_directories(place: Any, tmp_path: Any) -> None:
     command = 'mkdir -p "$AZ_BATCHAI_OUTPUT_MODEL/deep"; printf 123 > "$AZ_BATCHAI_OUTPUT_MODEL/m.h5"'
     job = place.run(command, outputs=outputs).wait(timeout=30)
     found = {file.name: file for file in job.files("MODEL")}
-    assert (found["m.h5"].size, found["deep"].folder) == (3, True)
+    assert (found["m.h5"].size, found["deep"].is_directory) == (3, True)
     assert found["m.h5"].download(tmp_path).read_bytes() == b"123"
     assert list(job.files("MODEL", "deep")) == []
     with pytest.raises(NotFoundError):
@@ -214,8 +214,9 @@ def test_ctrl_c_leaves_the_job_alone(place: Any) -> None:
             raise KeyboardInterrupt
 
     job = place.run("sleep 60").wait("running", timeout=30)
+    impatient = Session(place.group.session._connection, clock=Impatient())
     with pytest.raises(KeyboardInterrupt):
-        job.wait(clock=Impatient())
+        impatient.group(place.group.name).workspace("work").experiment("tries").job(job.name).wait()
     assert job.refresh().state == "running"
     job.terminate()
 
@@ -223,12 +224,12 @@ def test_ctrl_c_leaves_the_job_alone(place: Any) -> None:
 def test_what_may_be_repeated_survives_a_lost_connection(service: Any, place: Any, tmp_path: Any) -> None:
     proxy = Cutter(lambda: service.url, most=2000)  # an answer has 600 bytes: every second or third is cut
     far = through(proxy, service.root, tmp_path / "far")
-    account = far.group(place.group.name).storage(place.share.parent.name)
+    account = far.group(place.group.name).storage_account(place.share.account.name)
     keys = set()
     for _ in range(6):
         account.key = ""
         keys.add(account.read_key())
-    assert keys == {place.share.parent.read_key()} and proxy.cuts
+    assert keys == {place.share.account.read_key()} and proxy.cuts
     proxy.close()
 
 
@@ -238,7 +239,7 @@ def test_pages(session: Session, group: ResourceGroup, service: Any) -> None:
     for name in names:
         workspace.create_experiment(name)
     assert [experiment.name for experiment in workspace.experiments()] == names
-    pages = session.connection.batchai.experiments.list_by_workspace(group.name, "w", _two_a_page()).by_page()
+    pages = session._connection.batchai.experiments.list_by_workspace(group.name, "w", _two_a_page()).by_page()
     assert [[model.name for model in page] for page in pages] == [names[:2], names[2:4], names[4:6], names[6:]]
 
 

@@ -84,7 +84,7 @@ def test_the_service_is_killed_and_started_again(launch: Any, make_place: Any, t
     threading.Timer(0.5, lambda: launch(root=running.root)).start()
     text += "".join(stream)
     assert job.wait(timeout=10).state == "succeeded"
-    assert place.group.connection.endpoint != old
+    assert place.group._connection.endpoint != old
     (file,) = [file for file in job.files() if file.name == "stdout.txt"]
     assert text.encode() == file.read() and len(text) > 100_000
 
@@ -114,7 +114,7 @@ def test_one_request_is_held_instead_of_many(place: Any, service: Any) -> None:
     blocker = place.run("sleep 1.5", nodes=2)
     job = place.run("sleep 0.8; echo done")
     seen: list[str] = []
-    took = _time_requests(job.connection)
+    took = _time_requests(job._connection)
     assert "".join(job.stream(report=seen.append)) == "done\n"
     assert len(took) < 15
     assert [seconds for seconds in took if seconds > 0.4]

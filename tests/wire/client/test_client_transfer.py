@@ -22,7 +22,7 @@ NAMES = ["plain.txt", "with space.txt", "naïve-日本語.h5", "a+b.txt", "50% d
 
 @pytest.fixture
 def share(place: Any) -> FileShare:
-    return place.share.parent.create_share(f"t{os.urandom(4).hex()}")
+    return place.share.account.create_share(f"t{os.urandom(4).hex()}")
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def paths(share: FileShare) -> list[str]:
-    return [entry.path for entry in share.list(recursive=True) if not entry.folder]
+    return [entry.path for entry in share.files(recursive=True) if not entry.is_directory]
 
 
 def test_names_come_back_as_they_were(share: FileShare, here: Path, service: Any) -> None:
@@ -42,7 +42,7 @@ def test_names_come_back_as_they_were(share: FileShare, here: Path, service: Any
         (here / name).write_text(name)
         share.upload(name, to="cifar")
     assert sorted(paths(share)) == sorted(f"cifar/{name}" for name in NAMES)
-    directory = service.root / "shares" / share.parent.name / share.name / "cifar"
+    directory = service.root / "shares" / share.account.name / share.name / "cifar"
     assert sorted(path.name for path in directory.iterdir() if not path.name.startswith(".")) == sorted(NAMES)
     for name in NAMES:
         done = share.download(f"cifar/{name}", "back/")
@@ -115,7 +115,7 @@ def test_only_what_changed_is_copied(share: FileShare, here: Path) -> None:
 def test_what_a_job_changed_behind_its_back_is_copied(share: FileShare, here: Path, service: Any) -> None:
     (here / "model.h5").write_bytes(b"1" * 1000)
     share.upload("model.h5")
-    inside = service.root / "shares" / share.parent.name / share.name / "model.h5"
+    inside = service.root / "shares" / share.account.name / share.name / "model.h5"
     inside.write_bytes(b"2" * 1000)
     assert share.download("model.h5").files == 1
     assert (here / "model.h5").read_bytes() == b"2" * 1000
@@ -142,7 +142,7 @@ def interrupted(copy: Callable[[], Any]) -> None:
 def test_an_upload_that_was_cut_goes_on(place: Any, share: FileShare, here: Path, service: Any) -> None:
     data = os.urandom(6 * PIECE)
     (here / "big.bin").write_bytes(data)
-    inside = service.root / "shares" / share.parent.name / share.name / "big.bin"
+    inside = service.root / "shares" / share.account.name / share.name / "big.bin"
     done = _stopping_after(2, share, lambda: share.upload("big.bin"))
     assert inside.stat().st_size == len(data) and inside.read_bytes() != data
     assert done is None
@@ -207,7 +207,7 @@ def test_a_download_that_was_cut_goes_on(share: FileShare, here: Path) -> None:
 def test_a_file_that_is_written_while_it_is_read(share: FileShare, here: Path, service: Any, times: int) -> None:
     (here / "big.bin").write_bytes(b"a" * 3 * PIECE)
     share.upload("big.bin")
-    inside = service.root / "shares" / share.parent.name / share.name / "big.bin"
+    inside = service.root / "shares" / share.account.name / share.name / "big.bin"
     transport = share._client()._pipeline._transport._transport
     send, left, letter = transport.send, [times], iter("bcdefghijklmnopqrstuvwxyz" * 8)
 
@@ -235,7 +235,7 @@ def test_a_file_that_is_written_while_it_is_read(share: FileShare, here: Path, s
 def test_a_bad_network(place: Any, share: FileShare, here: Path, service: Any, tmp_path: Path) -> None:
     proxy = Cutter(lambda: service.url, most=900_000)
     session = through(proxy, service.root, tmp_path / "via")
-    bad = session.group(place.group.name).storage(share.parent.name).share(share.name)
+    bad = session.group(place.group.name).storage_account(share.account.name).share(share.name)
     data = {f"{number}.bin": os.urandom(300_000) for number in range(30)}
     for name, content in data.items():
         (here / name).write_bytes(content)
@@ -259,16 +259,16 @@ def _until_whole(copy: Callable[[], Any]) -> None:
 def test_a_file_that_is_not_there_leaves_nothing(share: FileShare, here: Path) -> None:
     share.create_directory("a")
     for path in ("a/missing.py", "nowhere/missing.py", "a", "a/*.h5", ""):
-        with pytest.raises(NotFoundError, match=r"share\.list\("):
+        with pytest.raises(NotFoundError, match=r"share\.files\("):
             share.download(path, "missing.py")
     with pytest.raises(SpecError, match=r"no file 'missing\.py' here"):
         share.upload("missing.py")
     with pytest.raises(NotFoundError):
-        list(share.list("nowhere"))
+        list(share.files("nowhere"))
     assert list(here.iterdir()) == []
     with pytest.raises(NotFoundError, match="share 'nosuchshare' cannot be"):
         (here / "x").write_text("x")
-        share.parent.share("nosuchshare").upload("x")
+        share.account.share("nosuchshare").upload("x")
 
 
 def test_a_directory_where_a_file_is(share: FileShare, here: Path) -> None:
@@ -278,3 +278,33 @@ def test_a_directory_where_a_file_is(share: FileShare, here: Path) -> None:
         share.create_directory("x/y")
     with pytest.raises(ConflictError):
         share.create_directory("x")
+
+
+def test_what_exists_and_what_is_deleted(share: FileShare, here: Path) -> None:
+    (here / "ä.txt").write_text("text")
+    share.upload("ä.txt", to="a/b")
+    share.upload("ä.txt", to="a")
+    share.create_directory("a/empty")
+    assert share.file_exists("a/b/ä.txt") and share.file_exists("/a/ä.txt") and not share.file_exists("a/b")
+    assert share.directory_exists("a/b") and not share.directory_exists("a/ä.txt") and not share.file_exists("none")
+    found = {entry.path: entry for entry in share.files(recursive=True)}
+    assert {path for path, entry in found.items() if entry.is_directory} == {"a", "a/b", "a/empty"}
+    entry = found["a/b/ä.txt"]
+    assert (entry.name, entry.size, entry.text()) == ("ä.txt", 4, "text")
+    assert entry.download(here / "copy.txt").read_text() == "text"
+    with pytest.raises(NotFoundError):
+        found["a/b"].read()
+    for _ in range(2):  # what is gone already is fine
+        share.delete_file("a/b/ä.txt")
+        share.delete_directory("a")
+    assert list(share.files()) == []
+    for delete in (gone := share.account.share("nosuchshare")).delete_file, gone.delete_directory:
+        with pytest.raises(NotFoundError):
+            delete("a")
+
+
+def test_the_way_up(share: FileShare, place: Any) -> None:
+    job = place.experiment.job("j")
+    assert (job.experiment, job.workspace, job.group) == (place.experiment, place.workspace, place.group)
+    assert (place.cluster.workspace, place.cluster.group) == (place.workspace, place.group)
+    assert (share.account.group, share.group, share.group.session.group(place.group.name)) == (place.group,) * 3

@@ -1,69 +1,59 @@
-"""The files that a job writes: listed by the service, read through links that carry their own permission."""
+"""Files and directories of a share or of a job's output, and how their content is read."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from attrs import field, frozen
 
 from batchhvd.errors import NotFoundError
-from batchhvd.resources.base import moment
 from batchhvd.wire.connection import Connection
+from batchhvd.wire.models import Document, moment
 
 
 @frozen
-class OutputFile:
-    """A file or folder that a job has written, as it was when it was listed.
+class FileEntry:
+    """A file or directory of a share, or of what a job has written, as it was when it was listed.
 
     Attributes:
-        name: its name in the folder that was listed.
-        size: bytes; 0 for a folder.
-        modified: when it was last written, or None where the service did not say.
-        folder: whether it is a folder.
+        path: its path from the root of the share or of the job's output directory.
+        size: bytes; 0 for a directory.
+        modified: when it was last written, or None if the service did not say.
+        is_directory: whether it is a directory.
     """
 
-    name: str
-    size: int
-    modified: datetime | None
-    folder: bool = False
-    _link: str = field(default="", repr=False, eq=False)
-    _connection: Connection | None = field(default=None, repr=False, eq=False)
+    path: str
+    size: int = 0
+    modified: datetime | None = None
+    is_directory: bool = False
+    _open: Callable[[], Iterator[bytes]] | None = field(default=None, repr=False, eq=False)
 
-    @classmethod
-    def of(cls, connection: Connection, document: Mapping[str, Any]) -> OutputFile:
-        """Returns the file of one document of the service's listing."""
-        properties = document.get("properties") or {}
-        return cls(
-            str(document.get("name") or ""),
-            int(properties.get("contentLength") or 0),
-            moment(properties.get("lastModified")),
-            str(document.get("fileType") or "file").lower() == "directory",
-            str(document.get("downloadUrl") or ""),
-            connection,
-        )
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition("/")[2]
 
     def read(self) -> bytes:
-        """Returns what the file holds now.
+        """Returns the file's present content.
 
         Raises:
-            NotFoundError: it is a folder, or gone.
+            NotFoundError: it is a directory, or no longer exists.
             AccessDeniedError: the link has expired; list the files again.
         """
         return b"".join(self._pieces())
 
     def text(self) -> str:
-        """Returns what the file holds now as text; what is not UTF-8 becomes U+FFFD."""
+        """Returns the file's present content as text; bytes that are not UTF-8 become U+FFFD."""
         return self.read().decode("utf-8", errors="replace")
 
     def download(self, to: str | os.PathLike[str] = ".") -> Path:
-        """Writes the file to this machine and returns where.
+        """Writes the file to this machine and returns its path.
 
         Args:
-            to: a folder that is there, or the path of the file to write.
+            to: an existing folder, or the path of the file to write.
         """
         path = Path(to)
         path = path / self.name if path.is_dir() else path
@@ -75,9 +65,29 @@ class OutputFile:
         return path
 
     def _pieces(self) -> Iterator[bytes]:
-        if not self._link or self._connection is None:
-            raise NotFoundError(f"{self.name!r} cannot be read. List the folder again, or give another name")
-        yield from LinkReader(self._connection, f"file {self.name!r} cannot be read").read(self._link)
+        if self._open is None:
+            raise NotFoundError(f"{self.name!r} cannot be read. List the directory again, or choose another entry")
+        yield from self._open()
+
+
+def output_entry(connection: Connection, document: Document, directory: str) -> FileEntry:
+    """Returns the file of one document of the service's listing of a job's output.
+
+    Args:
+        connection: the way to the service.
+        document: the file as the service describes it.
+        directory: the directory that was listed.
+    """
+    properties = document.get("properties") or {}
+    name, link = str(document.get("name") or ""), str(document.get("downloadUrl") or "")
+    reader = LinkReader(connection, f"file {name!r} cannot be read")
+    return FileEntry(
+        f"{directory.strip('/')}/{name}".lstrip("/"),
+        int(properties.get("contentLength") or 0),
+        moment(properties.get("lastModified")),
+        str(document.get("fileType") or "file").lower() == "directory",
+        (lambda: reader.read(link)) if link else None,
+    )
 
 
 class LinkReader:
@@ -88,21 +98,21 @@ class LinkReader:
     """
 
     def __init__(self, connection: Connection, what: str) -> None:
-        """Makes a reader.
+        """Creates a reader.
 
         Args:
             connection: the way to the service.
-            what: begins an error, such as ``"file 'stdout.txt' cannot be read"``.
+            what: the beginning of an error message, such as ``"file 'stdout.txt' cannot be read"``.
         """
         self._connection, self._what = connection, what
         self.answer: Mapping[str, str] = {}
 
     def read(self, link: str, start: int = 0, headers: Mapping[str, str] | None = None) -> Iterator[bytes]:
-        """Yields what the file holds from byte ``start`` on; nothing where it ends there.
+        """Yields the file's content from byte ``start`` on; nothing if it ends there.
 
         Raises:
             AccessDeniedError: the link has expired.
-            UnavailableError: the connection is lost; what was yielded before is good.
+            UnavailableError: the connection was lost; what was yielded before is valid.
         """
         from azure.core.exceptions import HttpResponseError
         from azure.core.rest import HttpRequest

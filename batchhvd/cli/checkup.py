@@ -1,0 +1,122 @@
+"""Says what of batchhvd works on this machine, and the command that mends what does not."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+
+from attrs import frozen
+
+from batchhvd._version import __version__
+
+_CHECK_SECONDS = 180.0  # the proof starts every Keras backend that is there, twice each
+_PACKAGES = {
+    "client": (("azure-mgmt-batchai", "azure-mgmt-resource", "azure-mgmt-storage", "azure-storage-file-share"), ""),
+    "service": (("starlette", "uvicorn", "httptools", "cryptography"), "[service]"),
+    "trainer": (("keras", "scikit-learn"), "[trainer]"),
+}
+_BACKENDS = ("tensorflow", "torch", "jax")
+_SLURM = ("sbatch", "squeue", "srun", "scancel")
+
+
+@frozen
+class CheckResult:
+    """One thing that was looked at.
+
+    Attributes:
+        what: its name.
+        state: ``"ok"``, ``"missing"`` (something cannot be done), or ``"optional"`` (missing, and needed by few).
+        found: what is there, or what is not.
+        mend: the command that mends it, or "".
+    """
+
+    what: str
+    state: str
+    found: str
+    mend: str = ""
+
+    def __str__(self) -> str:
+        """Says it in a line, with the command below where there is one."""
+        mark = {"ok": "✓", "optional": "–"}.get(self.state, "✗")
+        return f"{mark} {self.what:<14} {self.found}" + (f"\n{'':17}mend it with: {self.mend}" if self.mend else "")
+
+
+def examine() -> list[CheckResult]:
+    """Looks at everything; starts Horovod on two ranks, which takes some seconds."""
+    return [_machine(), *_packages(), _backend(), _horovod(), _slurm(), _mpi()]
+
+
+def healthy(findings: Sequence[CheckResult]) -> bool:
+    """Whether nothing is missing that the tutorial needs."""
+    return all(finding.state != "missing" for finding in findings)
+
+
+def _machine() -> CheckResult:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    python = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}, {cores} cores"
+    return CheckResult("batchhvd", "ok", f"{__version__}, {python}")
+
+
+def _packages() -> Iterator[CheckResult]:
+    for what, (names, extra) in _PACKAGES.items():
+        versions = {name: _version(name) for name in names}
+        missing = [name for name, version in versions.items() if not version]
+        if missing:
+            yield CheckResult(what, "missing", f"without {', '.join(missing)}", _pip(f"batchhvd{extra}"))
+        else:
+            yield CheckResult(what, "ok", ", ".join(f"{name} {version}" for name, version in versions.items()))
+
+
+def _backend() -> CheckResult:
+    found = [f"{name} {_version(name)}" for name in _BACKENDS if importlib.util.find_spec(name)]
+    if found:
+        return CheckResult("Keras backend", "ok", ", ".join(found))
+    return CheckResult("Keras backend", "missing", "neither TensorFlow nor PyTorch", _pip("batchhvd[trainer]"))
+
+
+def _horovod() -> CheckResult:
+    """Asks the trainer's installer, as a process: it brings whole frameworks along."""
+    command = [sys.executable, "-m", "batchhvd.trainer.install"]
+    try:
+        done = subprocess.run(
+            [*command, "--check"], capture_output=True, text=True, timeout=_CHECK_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return CheckResult("Horovod", "missing", f"did not answer within {_CHECK_SECONDS:.0f} s", " ".join(command))
+    lines = [line.partition("] ")[2] or line for line in (done.stdout + done.stderr).strip().splitlines()]
+    if done.returncode == 0:
+        return CheckResult("Horovod", "ok", "; ".join(line for line in lines if not line.startswith("frameworks")))
+    return CheckResult("Horovod", "missing", lines[-1] if lines else "no answer", " ".join(command))
+
+
+def _slurm() -> CheckResult:
+    missing = [name for name in _SLURM if not shutil.which(name)]
+    if missing:
+        return CheckResult("Slurm", "optional", f"without {', '.join(missing)}", "sudo apt-get install slurm-client")
+    return CheckResult("Slurm", "ok", str(shutil.which("sbatch")))
+
+
+def _mpi() -> CheckResult:
+    launcher = shutil.which("mpirun")
+    if launcher:
+        return CheckResult("MPI launcher", "ok", launcher)
+    return CheckResult(
+        "MPI launcher", "optional", "without mpirun: no customMpiSettings", "sudo apt-get install openmpi-bin"
+    )
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _pip(what: str) -> str:
+    return f"{sys.executable} -m pip install '{what}'"

@@ -1,0 +1,37 @@
+"""``experiment``: create, show, list, delete."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from batchhvd.cli.context import CliContext, scope, with_context
+from batchhvd.cli.printing import shown
+from batchhvd.cli.verb import common
+
+if TYPE_CHECKING:
+    from batchhvd import Experiment
+
+
+@click.group()
+def experiment() -> None:
+    """Experiments: jobs that are looked at together."""
+
+
+@experiment.command("create")
+@click.argument("name")
+@scope("group", "workspace")
+@shown
+@with_context
+def create(context: CliContext, name: str, group: str, workspace: str) -> Experiment:
+    """Creates an experiment, or shows the one that is there."""
+    return context.workspace(group, workspace).create_experiment(name)
+
+
+common(
+    experiment,
+    ("group", "workspace"),
+    lambda context, group, workspace, name: context.experiment(group, workspace, name),
+    lambda context, group, workspace: context.workspace(group, workspace).experiments(),
+)

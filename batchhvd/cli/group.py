@@ -1,0 +1,33 @@
+"""``group``: create, show, list, delete."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from batchhvd.cli.context import CliContext, with_context
+from batchhvd.cli.printing import shown
+from batchhvd.cli.verb import common, tags_option
+
+if TYPE_CHECKING:
+    from batchhvd import ResourceGroup
+
+
+@click.group()
+def group() -> None:
+    """Resource groups: what is deleted together."""
+
+
+@group.command("create")
+@click.argument("name")
+@click.option("-l", "--location", default="eastus", show_default=True, help="its region")
+@tags_option
+@shown
+@with_context
+def create(context: CliContext, name: str, location: str, tags: dict[str, str]) -> ResourceGroup:
+    """Creates a group, or shows the one that is there."""
+    return context.session().create_group(name, location=location, tags=tags)
+
+
+common(group, (), lambda context, name: context.group(name), lambda context: context.session().groups())

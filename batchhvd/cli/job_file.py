@@ -1,0 +1,65 @@
+"""``plan`` and ``export``: what a job.json would do, and what an engine would run for it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+from batchhvd.cli.context import CliContext, scope, with_context
+from batchhvd.cli.job import described
+from batchhvd.cli.printing import Format, formatted
+
+
+@click.command()
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option("-n", "--name", help="the name that the job would have (default: the file's, without .json)")
+@scope("group", "workspace", "experiment")
+@described
+@formatted
+@with_context
+def plan(
+    context: CliContext,
+    file: str,
+    name: str | None,
+    group: str,
+    workspace: str,
+    experiment: str,
+    cluster: str,
+    account: str | None,
+    mounts: tuple[str, ...],
+    form: Format,
+) -> None:
+    """Says what a job.json would do, and does nothing.
+
+    FILE is the job.json; group, workspace, experiment and cluster say where it would run. Ends with exit code 1 where
+    something would make it fail.
+    """
+    from batchhvd.cli.spec_file import job_spec
+
+    spec = job_spec(context, file, group, account, mounts)
+    on = context.workspace(group, workspace).cluster(cluster)
+    made = context.experiment(group, workspace, experiment).plan_job(name or Path(file).stem, spec, cluster=on)
+    form.show(made)
+    if not made.good:
+        raise click.exceptions.Exit(1)
+
+
+@click.command()
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option("--engine", default="slurm", show_default=True, help="slurm or horovodrun")
+@click.option("--storage-account-name", "account", envvar="AZURE_BATCHAI_STORAGE_ACCOUNT", help="for the placeholder")
+@with_context
+def export(context: CliContext, file: str, engine: str, account: str | None) -> None:
+    """Prints what an engine would run for a job.json."""
+    from batchhvd import JobSpec
+    from batchhvd.cli.spec_file import spoken
+
+    spec = spoken(lambda: JobSpec.read(file, account=account))
+    command = [sys.executable, "-m", "batchhvd.service.job_script", "--engine", engine, "--name", Path(file).stem]
+    done = subprocess.run(command, input=json.dumps(spec.to_document()), text=True)
+    if done.returncode:
+        raise click.exceptions.Exit(done.returncode)

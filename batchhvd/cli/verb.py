@@ -1,0 +1,86 @@
+"""What the verbs of several nouns share: ``show``, ``list`` and ``delete``, and the option ``--tag``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+from batchhvd.cli.context import CliContext, scope, with_context
+from batchhvd.cli.printing import shown
+
+if TYPE_CHECKING:
+    from batchhvd import Resource
+
+Handle = Callable[..., "Resource"]
+_PREVIEW = 12  # resources that are named before a deletion; the rest is counted
+
+
+def common(
+    verbs: click.Group, scopes: tuple[str, ...], handle: Handle, listing: Callable[..., Iterable[Resource]]
+) -> None:
+    """Gives a group of verbs ``show``, ``list`` and ``delete``.
+
+    Args:
+        verbs: the group of verbs.
+        scopes: which options say where.
+        handle: makes the handle from the context, the scopes' values and a name.
+        listing: makes the listing from the context and the scopes' values.
+    """
+
+    @verbs.command("show")
+    @click.argument("name")
+    @scope(*scopes)
+    @shown
+    @with_context
+    def show(context: CliContext, name: str, **where: str) -> Resource:
+        """Shows one of them."""
+        return handle(context, name=name, **where).refresh()
+
+    @verbs.command("list")
+    @scope(*scopes)
+    @shown
+    @with_context
+    def list_all(context: CliContext, **where: str) -> list[Resource]:
+        """Lists all of them."""
+        return list(listing(context, **where))
+
+    @verbs.command("delete")
+    @click.argument("name")
+    @scope(*scopes)
+    @click.option("-y", "--yes", is_flag=True, help="do not ask")
+    @with_context
+    def delete(context: CliContext, name: str, yes: bool, **where: str) -> None:
+        """Deletes one, and all that is in it."""
+        remove(handle(context, name=name, **where), yes)
+
+
+def remove(resource: Resource, yes: bool) -> None:
+    """Deletes a resource after saying what goes with it."""
+    if not resource.exists():
+        click.echo(f"there is no {resource.kind} {resource.name}; nothing to delete", err=True)
+        return
+    if not yes:
+        contents = resource.contents()
+        for inner in contents[:_PREVIEW]:
+            click.echo(f"  {inner.kind} {inner.name}", err=True)
+        if len(contents) > _PREVIEW:
+            click.echo(f"  and {len(contents) - _PREVIEW} more", err=True)
+        what = f"{resource.kind} {resource.name}" + (f" and the {len(contents)} above" if contents else "")
+        click.confirm(f"Delete {what}?", abort=True, err=True)
+    resource.delete()
+    click.echo(f"deleted {resource.kind} {resource.name}", err=True)
+
+
+def _tags(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    pairs = [value.partition("=") for value in values]
+    wrong = [name for name, equals, _ in pairs if not equals or not name]
+    if wrong:
+        raise click.BadParameter(f"{wrong[0]!r} is no NAME=VALUE")
+    return {name: value for name, _, value in pairs}
+
+
+tags_option = click.option(
+    "--tag", "tags", multiple=True, metavar="NAME=VALUE", callback=_tags, help="a tag (repeatable)"
+)

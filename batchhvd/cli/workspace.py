@@ -1,0 +1,39 @@
+"""``workspace``: create, show, list, delete."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from batchhvd.cli.context import CliContext, scope, with_context
+from batchhvd.cli.printing import shown
+from batchhvd.cli.verb import common, tags_option
+
+if TYPE_CHECKING:
+    from batchhvd import Workspace
+
+
+@click.group()
+def workspace() -> None:
+    """Workspaces: clusters and experiments in one place."""
+
+
+@workspace.command("create")
+@click.argument("name")
+@scope("group")
+@click.option("-l", "--location", help="its region (default: the group's)")
+@tags_option
+@shown
+@with_context
+def create(context: CliContext, name: str, group: str, location: str | None, tags: dict[str, str]) -> Workspace:
+    """Creates a workspace, or shows the one that is there."""
+    return context.group(group).create_workspace(name, location=location, tags=tags)
+
+
+common(
+    workspace,
+    ("group",),
+    lambda context, group, name: context.workspace(group, name),
+    lambda context, group: context.group(group).workspaces(),
+)
