@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Store
 
 LONGEST = 60.0
@@ -89,7 +90,7 @@ def job_over(store: Store) -> Callable[[str], bool]:
 
     def over(id: str) -> bool:
         record = store.get(id)
-        return record is None or record.document.get("properties", {}).get("executionState") in ("succeeded", "failed")
+        return record is None or (record.type == "jobs" and StoredJob.of(record).has_ended)
 
     return over
 
