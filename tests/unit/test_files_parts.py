@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree
 
@@ -39,7 +40,7 @@ def request(path: str = "/mystorageaccount/myshare/f", query: str = "", method: 
 
 @given(st.lists(NAME, max_size=4), st.booleans())
 @settings(deadline=None)
-def test_names_come_out_as_they_went_in(names, encode_separators):
+def test_names_come_out_as_they_went_in(names: Any, encode_separators: Any) -> None:
     separator = "%2F" if encode_separators else "/"
     path = separator.join(quote(name, safe="") for name in names)
     assert request(f"/mystorageaccount/myshare/{path}").target == Target("mystorageaccount", "myshare", tuple(names))
@@ -47,7 +48,7 @@ def test_names_come_out_as_they_went_in(names, encode_separators):
 
 @given(st.binary(max_size=60))
 @settings(max_examples=300, deadline=None)
-def test_any_bytes_as_a_path_stay_in_the_share_or_are_refused(raw):
+def test_any_bytes_as_a_path_stay_in_the_share_or_are_refused(raw: Any) -> None:
     path = raw.replace(b"?", b"").replace(b"#", b"")
     try:
         names = request_._names(path.decode("latin-1"))
@@ -72,30 +73,30 @@ def test_any_bytes_as_a_path_stay_in_the_share_or_are_refused(raw):
         ("", "*", Target("")),
     ],
 )
-def test_account_and_share_are_found_in_host_or_path(host, path, target):
+def test_account_and_share_are_found_in_host_or_path(host: Any, path: Any, target: Any) -> None:
     assert request(path, host=host).target == target
 
 
 @pytest.mark.parametrize("path", ["/mystorageaccount//f", "/mystorageaccount//a/b", "/mystorageaccount//%2Ff"])
-def test_a_file_without_a_share_is_refused(path):
+def test_a_file_without_a_share_is_refused(path: Any) -> None:
     with pytest.raises(ServiceError, match="no share"):
         request(path)
 
 
-def test_a_query_is_read_as_clients_sign_it():
+def test_a_query_is_read_as_clients_sign_it() -> None:
     read = request(query="Prefix=a+b%2B%20c&include=&flag&x=1=2").query
     assert read == {"prefix": "a+b+ c", "include": "", "flag": "", "x": "1=2"}
 
 
 @pytest.mark.parametrize("forwarded", ["", "https", "HTTPS", "ftp"])
-def test_the_scheme_is_the_one_before_the_proxy(forwarded):
+def test_the_scheme_is_the_one_before_the_proxy(forwarded: Any) -> None:
     read = request(x_forwarded_proto=forwarded) if forwarded else request()
     assert read.scheme == ("https" if forwarded.lower() == "https" else "http")
 
 
 @given(st.integers(0, 50), st.integers(0, 60) | st.none(), st.integers(0, 60) | st.none())
 @settings(max_examples=300, deadline=None)
-def test_ranges_cut_what_slices_cut(size, first, last):
+def test_ranges_cut_what_slices_cut(size: Any, first: Any, last: Any) -> None:
     data = bytes(range(size))
     if first is None and last is None:
         return
@@ -115,7 +116,7 @@ def test_ranges_cut_what_slices_cut(size, first, last):
 
 @given(st.text(max_size=20))
 @settings(deadline=None)
-def test_any_text_as_a_range_is_read_or_refused(text):
+def test_any_text_as_a_range_is_read_or_refused(text: Any) -> None:
     asked = evolve(request(), headers={"x-ms-range": text})
     try:
         part = byte_range.asked(asked)
@@ -125,7 +126,7 @@ def test_any_text_as_a_range_is_read_or_refused(text):
     assert part is None or text.strip().startswith("bytes=")
 
 
-def receiving(*messages: dict[str, object]):
+def receiving(*messages: dict[str, object]) -> Any:
     """Returns what an ASGI server would hand over, message by message."""
     left = list(messages)
 
@@ -136,7 +137,7 @@ def receiving(*messages: dict[str, object]):
 
 
 @pytest.mark.parametrize("count", [0, 1, 255, 256, 257, 3000])
-def test_a_body_in_many_pieces_is_written_as_one(tmp_path, count):
+def test_a_body_in_many_pieces_is_written_as_one(tmp_path: Path, count: Any) -> None:
     pieces = [bytes([number % 251]) * (number % 3) for number in range(count)]
     messages = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
     body = asyncio.run(read_body(receiving(*messages, {"type": "http.request"})))
@@ -147,7 +148,7 @@ def test_a_body_in_many_pieces_is_written_as_one(tmp_path, count):
     assert (tmp_path / "f").read_bytes()[5:] == b"".join(pieces)
 
 
-def test_a_body_that_breaks_off_or_never_ends_is_not_taken():
+def test_a_body_that_breaks_off_or_never_ends_is_not_taken() -> None:
     part = {"type": "http.request", "body": bytes(1 << 20), "more_body": True}
     assert asyncio.run(read_body(receiving(part, {"type": "http.disconnect"}))) is None
     with pytest.raises(ServiceError) as caught:
@@ -155,13 +156,13 @@ def test_a_body_that_breaks_off_or_never_ends_is_not_taken():
     assert caught.value.code == "RequestBodyTooLarge"
 
 
-def test_the_storage_clients_range_goes_before_https_own():
+def test_the_storage_clients_range_goes_before_https_own() -> None:
     assert byte_range.asked(request(range="bytes=0-1", x_ms_range="bytes=5-6")) == (5, 6)
 
 
 @given(st.lists(NAME, unique=True, max_size=20), st.integers(1, 7))
 @settings(deadline=None)
-def test_pages_hold_each_name_once_in_order(names, size):
+def test_pages_hold_each_name_once_in_order(names: Any, size: Any) -> None:
     seen: list[str] = []
     marker = ""
     while True:
@@ -175,7 +176,7 @@ def test_pages_hold_each_name_once_in_order(names, size):
 
 @given(TEXT)
 @settings(deadline=None)
-def test_a_name_in_xml_reads_back(name):
+def test_a_name_in_xml_reads_back(name: Any) -> None:
     element = ElementTree.fromstring(xml.name_element(name))
     text = element.text or ""
     assert (request_.unquote(text) if element.get("Encoded") else text) == name
@@ -183,16 +184,16 @@ def test_a_name_in_xml_reads_back(name):
 
 @given(st.text(max_size=30), st.text(max_size=30))
 @settings(deadline=None)
-def test_a_listing_is_well_formed_whatever_was_asked(prefix, path):
+def test_a_listing_is_well_formed_whatever_was_asked(prefix: Any, path: Any) -> None:
     text = xml.listing("Entries", [xml.entry("File", "f&<", 7, {"Content-Length": 1})], "m", {"Prefix": prefix}, P=path)
     assert ElementTree.fromstring(text).find("Entries/File/Properties/Content-Length").text == "1"
 
 
-def test_an_errors_message_is_escaped():
+def test_an_errors_message_is_escaped() -> None:
     assert ElementTree.fromstring(xml.error_document("Code", "<&>")).find("Message").text == "<&>"
 
 
-def test_writes_within_one_tick_of_the_systems_clock_have_etags_of_their_own(tmp_path):
+def test_writes_within_one_tick_of_the_systems_clock_have_etags_of_their_own(tmp_path: Path) -> None:
     tags = []
     with (tmp_path / "f").open("wb") as file:
         for _ in range(200):
@@ -206,14 +207,14 @@ def test_writes_within_one_tick_of_the_systems_clock_have_etags_of_their_own(tmp
     "text",
     ["2019-02-12T19:33:20Z", "2019-02-12T19:33:20.1234567Z", "2019-02-12T19:33:20+00:00", "now", "Preserve", ""],
 )
-def test_times_are_read(text):
+def test_times_are_read(text: Any) -> None:
     moment = properties.time_in(request(x_ms_file_last_write_time=text), "x-ms-file-last-write-time")
     assert (moment is None) == (text.lower() in ("now", "preserve", ""))
     assert moment is None or moment // 10**9 == 1_550_000_000
 
 
 @pytest.mark.parametrize("text", ["yesterday", "1969-01-01T00:00:00Z", "2019-13-01T00:00:00Z", "2019-02-12", "١"])
-def test_other_times_are_refused(text):
+def test_other_times_are_refused(text: Any) -> None:
     wrong = evolve(request(), headers={"x-ms-file-last-write-time": text})
     with pytest.raises(ServiceError) as caught:
         properties.time_in(wrong, "x-ms-file-last-write-time")
@@ -221,7 +222,7 @@ def test_other_times_are_refused(text):
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.5", "٣", "1e3", "9" * 30, "11"])
-def test_a_number_is_whole_and_within_its_limits(text):
+def test_a_number_is_whole_and_within_its_limits(text: Any) -> None:
     assert evolve(request(), headers={"x-n": "7"}).number("x-n", most=10) == 7
     with pytest.raises(ServiceError):
         evolve(request(), headers={"x-n": text}).number("x-n", most=10)
@@ -238,13 +239,13 @@ def test_a_number_is_whole_and_within_its_limits(text):
         ("GET", "", "", "UnsupportedHttpVerb"),
     ],
 )
-def test_what_is_not_spoken_is_refused(method, path, query, code):
+def test_what_is_not_spoken_is_refused(method: Any, path: Any, query: Any, code: Any) -> None:
     with pytest.raises(ServiceError) as caught:
         find(request(f"/mystorageaccount/myshare/{path}", query, method))
     assert caught.value.code == code
 
 
-def test_refusals_of_the_system_become_refusals_to_the_client():
+def test_refusals_of_the_system_become_refusals_to_the_client() -> None:
     for error, code in (
         (FileNotFoundError(2, ""), "ResourceNotFound"),
         (PermissionError(13, ""), "CannotAccess"),
@@ -256,7 +257,7 @@ def test_refusals_of_the_system_become_refusals_to_the_client():
     assert refusal("ResourceNotFound", "Look.").args[0].endswith("Look.")
 
 
-def test_notes_count_for_the_inode_they_were_made_for(tmp_path):
+def test_notes_count_for_the_inode_they_were_made_for(tmp_path: Path) -> None:
     notes = Sidecar(tmp_path / "sidecar.sqlite")
     notes.put("a/s", "f", 2**64 - 5, {"metadata": {"k": "v"}, "empty": {}})
     assert notes.get("a/s", "f", 2**64 - 5) == {"metadata": {"k": "v"}}
@@ -266,7 +267,7 @@ def test_notes_count_for_the_inode_they_were_made_for(tmp_path):
     notes.close()
 
 
-def test_notes_move_with_a_directory_and_with_it_alone(tmp_path):
+def test_notes_move_with_a_directory_and_with_it_alone(tmp_path: Path) -> None:
     notes = Sidecar(tmp_path / "sidecar.sqlite")
     for number, path in enumerate(("a", "a/b", "a/b/ü", "ab", "a0", "z/old")):
         notes.put("a/s", path, number, {"path": path})
@@ -281,7 +282,7 @@ def test_notes_move_with_a_directory_and_with_it_alone(tmp_path):
     notes.close()
 
 
-def test_a_share_has_a_directory_only_where_there_is_one(tmp_path):
+def test_a_share_has_a_directory_only_where_there_is_one(tmp_path: Path) -> None:
     files = Files(tmp_path / "Dateien ü", {"account1": ["a2V5"]}.get)
     (tmp_path / "Dateien ü" / "account1" / "myshare").mkdir(parents=True)
     assert files.directory("account1", "myshare") == tmp_path / "Dateien ü" / "account1" / "myshare"
@@ -292,7 +293,7 @@ def test_a_share_has_a_directory_only_where_there_is_one(tmp_path):
     files.close()
 
 
-def test_a_new_service_clears_what_a_killed_one_left(tmp_path):
+def test_a_new_service_clears_what_a_killed_one_left(tmp_path: Path) -> None:
     root = Path(tmp_path / "Dateien ü")
     Files(root, lambda account: None).close()
     (root / ".files" / "staging" / "half").write_bytes(b"half")

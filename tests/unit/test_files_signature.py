@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from datetime import datetime, timezone
+from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
 import pytest
@@ -74,12 +75,12 @@ class _Old:
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "PUT", "HEAD", "DELETE"])
-def test_a_request_signed_by_the_real_client_is_accepted(method, url):
+def test_a_request_signed_by_the_real_client_is_accepted(method: Any, url: Any) -> None:
     headers = {"Content-Length": "0", "x-ms-range": "bytes=0-5", "If-Match": '"0x1"', "Content-MD5": "q=="}
     files_sharedkey.check(signed(method, url, headers), ["", KEY][1:], NOW)
 
 
-def test_each_part_of_the_request_is_signed():
+def test_each_part_of_the_request_is_signed() -> None:
     url = f"http://127.0.0.1:8000/{ACCOUNT}/myshare/f?comp=range"
     good = {"Content-Length": "7", "x-ms-range": "bytes=0-6", "x-ms-write": "update", "x-ms-meta-a": "1"}
     request = signed("PUT", url, good)
@@ -99,7 +100,7 @@ def test_each_part_of_the_request_is_signed():
         assert (caught.value.status, caught.value.code) == (403, "AuthenticationFailed")
 
 
-def test_another_key_another_account_and_another_scheme_are_refused():
+def test_another_key_another_account_and_another_scheme_are_refused() -> None:
     url = f"http://127.0.0.1:8000/{ACCOUNT}/myshare/f"
     other = base64.b64encode(b"another").decode()
     request = signed("GET", url, {}, key=other)
@@ -115,7 +116,7 @@ def test_another_key_another_account_and_another_scheme_are_refused():
 
 
 @pytest.mark.parametrize("off", [-901, 901, 86400])
-def test_a_clock_that_differs_by_more_than_fifteen_minutes_is_refused(off):
+def test_a_clock_that_differs_by_more_than_fifteen_minutes_is_refused(off: Any) -> None:
     request = signed("GET", f"http://127.0.0.1:8000/{ACCOUNT}/myshare/f", {})
     files_sharedkey.check(request, [KEY], NOW + 890 * (1 if off > 0 else -1))
     with pytest.raises(ServiceError, match="15 minutes"):
@@ -123,7 +124,7 @@ def test_a_clock_that_differs_by_more_than_fifteen_minutes_is_refused(off):
 
 
 @pytest.mark.parametrize("date", ["", "yesterday", "Tue, 99 Feb 2019 19:33:20 GMT"])
-def test_a_request_without_a_readable_date_is_refused(date):
+def test_a_request_without_a_readable_date_is_refused(date: Any) -> None:
     request = signed("GET", f"http://127.0.0.1:8000/{ACCOUNT}/myshare/f", {"x-ms-date": date})
     with pytest.raises(ServiceError, match="x-ms-date"):
         files_sharedkey.check(request, [KEY], NOW)
@@ -134,19 +135,19 @@ _META = st.from_regex(r"\A[a-z0-9_][a-z0-9_-]{0,6}\Z")
 
 @given(st.sets(_META, min_size=1, max_size=8))
 @settings(max_examples=100, deadline=None)
-def test_metadata_names_with_hyphens_are_sorted_as_the_client_sorts_them(names):
+def test_metadata_names_with_hyphens_are_sorted_as_the_client_sorts_them(names: Any) -> None:
     headers = {f"x-ms-meta-{name}": "value" for name in names}
     files_sharedkey.check(signed("PUT", f"http://127.0.0.1:8000/{ACCOUNT}/s-1/f?comp=metadata", headers), [KEY], NOW)
 
 
-def test_headers_sorted_by_ascii_are_accepted_too():
+def test_headers_sorted_by_ascii_are_accepted_too() -> None:
     request = signed("PUT", f"http://127.0.0.1:8000/{ACCOUNT}/myshare/f", {"x-ms-meta-a-b": "1", "x-ms-meta-ab": "2"})
     ours, theirs = files_sharedkey.texts(request)
     assert ours.index("x-ms-meta-ab") < ours.index("x-ms-meta-a-b")
     assert theirs.index("x-ms-meta-a-b") < theirs.index("x-ms-meta-ab")
 
 
-def test_a_key_never_shows_in_an_error():
+def test_a_key_never_shows_in_an_error() -> None:
     with pytest.raises(ValueError) as caught:
         files_sharedkey.sign("not base64!", "text")
     assert "not base64!" not in str(caught.value)
@@ -162,13 +163,13 @@ def link(token: str) -> dict[str, str]:
     return dict(read(scope).query)
 
 
-def check(token: str, target: Target, now: float = NOW, scheme: str = "http", client: str = "127.0.0.1"):
+def check(token: str, target: Target, now: float = NOW, scheme: str = "http", client: str = "127.0.0.1") -> Any:
     """Checks a link against the account's key."""
     return files_sas.check(link(token), target, [KEY], now, scheme=scheme, client=client)
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_the_string_of_a_file_link_is_the_clients(path):
+def test_the_string_of_a_file_link_is_the_clients(path: Any) -> None:
     seen: list[str] = []
     token = generate_file_sas(
         ACCOUNT, "myshare", path.split("/"), KEY, permission=FileSasPermissions(read=True, write=True), expiry=EXPIRY,
@@ -183,7 +184,7 @@ def test_the_string_of_a_file_link_is_the_clients(path):
         check(token, Target(ACCOUNT, "myshare", ("other",)))
 
 
-def test_the_string_of_a_share_link_is_the_clients():
+def test_the_string_of_a_share_link_is_the_clients() -> None:
     seen: list[str] = []
     permission = ShareSasPermissions(read=True, list=True)
     token = generate_share_sas(ACCOUNT, "myshare", KEY, permission=permission, expiry=EXPIRY, sts_hook=seen.append)
@@ -194,7 +195,7 @@ def test_the_string_of_a_share_link_is_the_clients():
             check(token, other)
 
 
-def test_the_string_of_an_account_link_is_the_clients():
+def test_the_string_of_an_account_link_is_the_clients() -> None:
     seen: list[str] = []
     token = generate_account_sas(
         ACCOUNT, KEY, ResourceTypes(service=True, object=True), AccountSasPermissions(read=True, list=True), EXPIRY,
@@ -204,7 +205,7 @@ def test_the_string_of_an_account_link_is_the_clients():
     assert check(token, Target(ACCOUNT)).levels == "sdo"
 
 
-def test_an_account_link_of_before_2020_12_signs_one_line_less():
+def test_an_account_link_of_before_2020_12_signs_one_line_less() -> None:
     query = {"sv": "2018-03-28", "ss": "f", "srt": "o", "sp": "r", "se": "2019-03-01T00:00:00Z"}
     assert files_sas.account_text(query, ACCOUNT).count("\n") == 9
     query["sig"] = files_sas.sign(KEY, files_sas.account_text(query, ACCOUNT))
@@ -223,7 +224,7 @@ def test_an_account_link_of_before_2020_12_signs_one_line_less():
         ({"client": ""}, "AuthorizationSourceIPMismatch"),
     ],
 )
-def test_a_link_used_otherwise_than_it_says_is_refused(change, code):
+def test_a_link_used_otherwise_than_it_says_is_refused(change: Any, code: Any) -> None:
     token = generate_file_sas(
         ACCOUNT, "myshare", ["f"], KEY, permission="r", expiry=EXPIRY, start="2019-01-01", protocol="https",
         ip="127.0.0.1-127.0.0.9",
@@ -236,7 +237,7 @@ def test_a_link_used_otherwise_than_it_says_is_refused(change, code):
 
 
 @pytest.mark.parametrize("name", ["sp", "se", "sv", "sr", "sig", "st", "spr", "sip", "rsct", "si"])
-def test_no_part_of_a_link_can_be_changed_or_added(name):
+def test_no_part_of_a_link_can_be_changed_or_added(name: Any) -> None:
     token = generate_file_sas(ACCOUNT, "myshare", ["f"], KEY, permission="r", expiry=EXPIRY)
     query = {**link(token), name: {"sp": "rw", "se": "2119-01-01", "sr": "s"}.get(name, "2019-01-01")}
     changed = "&".join(f"{key}={quote(value, safe='')}" for key, value in query.items())
@@ -246,7 +247,7 @@ def test_no_part_of_a_link_can_be_changed_or_added(name):
 
 
 @pytest.mark.parametrize("path", [*PATHS, ""])
-def test_a_minted_link_is_accepted_until_it_ends(path):
+def test_a_minted_link_is_accepted_until_it_ends(path: Any) -> None:
     target = Target(ACCOUNT, "myshare", tuple(name for name in path.split("/") if name))
     token = files_sas.mint(KEY, target, "rl", NOW + 60)
     assert check(token, target).letters == "rl"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 import time
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -13,13 +15,14 @@ from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 from azure.storage.fileshare import (
     AccountSasPermissions,
     ResourceTypes,
+    ShareClient,
     ShareServiceClient,
     generate_account_sas,
     generate_file_sas,
     generate_share_sas,
 )
 
-from .conftest import ACCOUNT, CLIENT, KEYS, OTHER
+from .conftest import ACCOUNT, CLIENT, KEYS, OTHER, Service
 
 KEY = KEYS[ACCOUNT][0]
 
@@ -29,7 +32,7 @@ def soon(seconds: float = 600) -> datetime:
     return datetime.now(timezone.utc) + timedelta(seconds=seconds)
 
 
-def refused(attempt, *codes: str) -> None:
+def refused(attempt: Any, *codes: str) -> None:
     """Checks that an attempt is answered 403 with one of these codes."""
     with pytest.raises(HttpResponseError) as caught:
         attempt()
@@ -38,7 +41,7 @@ def refused(attempt, *codes: str) -> None:
     assert str(getattr(read, "value", read)) in (codes or ("AuthenticationFailed",))
 
 
-def test_both_keys_of_an_account_are_good_and_those_of_another_are_not(service, share):
+def test_both_keys_of_an_account_are_good_and_those_of_another_are_not(service: Service, share: ShareClient) -> None:
     for key in KEYS[ACCOUNT]:
         assert service.share(share.share_name, key).get_share_properties()
     for key in KEYS[OTHER]:
@@ -48,7 +51,9 @@ def test_both_keys_of_an_account_are_good_and_those_of_another_are_not(service, 
     refused(service.share(share.share_name, account="nosuchaccount", credential=KEY).get_share_properties)
 
 
-def test_a_refusal_is_xml_with_its_code_in_a_header_and_names_no_secret(service, share, web):
+def test_a_refusal_is_xml_with_its_code_in_a_header_and_names_no_secret(
+    service: Service, share: ShareClient, web: httpx.Client
+) -> None:
     answer = web.get(f"{share.url}?restype=share", headers={"Authorization": f"SharedKey {ACCOUNT}:AAAA"})
     assert answer.status_code == 403
     assert answer.headers["x-ms-error-code"] == "AuthenticationFailed"
@@ -59,14 +64,14 @@ def test_a_refusal_is_xml_with_its_code_in_a_header_and_names_no_secret(service,
 
 
 @pytest.mark.parametrize("scheme", ["", "Bearer token", "SharedKeyLite mystorageaccount:abc", "Basic YTpi"])
-def test_a_request_without_key_or_link_is_refused(share, scheme, web):
+def test_a_request_without_key_or_link_is_refused(share: ShareClient, scheme: Any, web: httpx.Client) -> None:
     headers = {"Authorization": scheme} if scheme else {}
     for method in ("GET", "PUT", "DELETE", "HEAD", "POST"):
         answer = web.request(method, f"{share.url}?restype=share", headers=headers)
         assert (answer.status_code, answer.headers["x-ms-error-code"]) == (403, "AuthenticationFailed")
 
 
-def test_a_clock_that_is_a_quarter_of_an_hour_off_is_refused(service, share):
+def test_a_clock_that_is_a_quarter_of_an_hour_off_is_refused(service: Service, share: ShareClient) -> None:
     service.ahead = 16 * 60
     try:
         refused(share.get_share_properties)
@@ -75,7 +80,9 @@ def test_a_clock_that_is_a_quarter_of_an_hour_off_is_refused(service, share):
     assert share.get_share_properties()
 
 
-def test_host_style_is_served_and_signed_like_path_style(service, share, folder, monkeypatch):
+def test_host_style_is_served_and_signed_like_path_style(
+    service: Service, share: ShareClient, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     look_up = socket.getaddrinfo
     monkeypatch.setattr(socket, "getaddrinfo", lambda host, *rest, **more: look_up("127.0.0.1", *rest, **more))
     url = f"http://{ACCOUNT}.file.core.windows.net:{service.url.rpartition(':')[2]}"
@@ -92,11 +99,11 @@ def test_host_style_is_served_and_signed_like_path_style(service, share, folder,
     refused(lambda: list(wrong.list_shares()))
 
 
-def test_a_share_link_permits_exactly_its_letters(service, share):
+def test_a_share_link_permits_exactly_its_letters(service: Service, share: ShareClient) -> None:
     share.create_directory("d")
     share.get_file_client("d/f").upload_file(b"data")
 
-    def using(letters: str):
+    def using(letters: str) -> Any:
         token = generate_share_sas(ACCOUNT, share.share_name, KEY, permission=letters, expiry=soon())
         return service.share(share.share_name, token)
 
@@ -127,7 +134,7 @@ def test_a_share_link_permits_exactly_its_letters(service, share):
     assert share.get_file_client("d/f").download_file().readall() == b"more"
 
 
-def test_a_share_link_is_good_for_no_other_share(service, share):
+def test_a_share_link_is_good_for_no_other_share(service: Service, share: ShareClient) -> None:
     other = service.share("quite-another-share")
     other.create_share()
     token = generate_share_sas(ACCOUNT, share.share_name, KEY, permission="rcwdl", expiry=soon())
@@ -136,7 +143,7 @@ def test_a_share_link_is_good_for_no_other_share(service, share):
     other.delete_share()
 
 
-def test_a_file_link_is_good_for_that_file_alone(service, share, web):
+def test_a_file_link_is_good_for_that_file_alone(service: Service, share: ShareClient, web: httpx.Client) -> None:
     share.create_directory("d")
     for name in ("d/f ü.txt", "d/g"):
         share.get_file_client(name).upload_file(b"data")
@@ -150,10 +157,10 @@ def test_a_file_link_is_good_for_that_file_alone(service, share, web):
     assert (answer.status_code, answer.content) == (206, b"at")
 
 
-def test_an_account_link_keeps_to_its_kinds_of_resource(service, share):
+def test_an_account_link_keeps_to_its_kinds_of_resource(service: Service, share: ShareClient) -> None:
     share.get_file_client("f").upload_file(b"data")
 
-    def using(kinds: ResourceTypes, letters: str = "rwdlc"):
+    def using(kinds: ResourceTypes, letters: str = "rwdlc") -> Any:
         token = generate_account_sas(ACCOUNT, KEY, kinds, AccountSasPermissions.from_string(letters), soon())
         return service.account(credential=token)
 
@@ -173,15 +180,15 @@ def test_an_account_link_keeps_to_its_kinds_of_resource(service, share):
     made.delete_share()
 
 
-def test_a_link_that_is_not_for_files_is_refused(service):
+def test_a_link_that_is_not_for_files_is_refused(service: Service) -> None:
     token = generate_account_sas(ACCOUNT, KEY, "sco", "rl", soon(), services="b")
     refused(lambda: list(service.account(credential=token).list_shares()), "AuthorizationServiceMismatch")
 
 
-def test_a_link_ends_begins_and_keeps_to_protocol_and_address(service, share):
+def test_a_link_ends_begins_and_keeps_to_protocol_and_address(service: Service, share: ShareClient) -> None:
     share.get_file_client("f").upload_file(b"data")
 
-    def using(**settings):
+    def using(**settings: Any) -> Any:
         token = generate_share_sas(ACCOUNT, share.share_name, KEY, permission="r", **{"expiry": soon(), **settings})
         return service.share(share.share_name, token).get_file_client("f").download_file
 
@@ -194,7 +201,7 @@ def test_a_link_ends_begins_and_keeps_to_protocol_and_address(service, share):
     refused(using(policy_id="a policy that is not kept"))
 
 
-def test_a_link_of_a_key_that_was_changed_is_refused(service, share):
+def test_a_link_of_a_key_that_was_changed_is_refused(service: Service, share: ShareClient) -> None:
     share.get_file_client("f").upload_file(b"data")
     file = service.share(share.share_name, service.files.sas(ACCOUNT, share.share_name, "f", "r", time.time() + 60))
     assert file.get_file_client("f").download_file().readall() == b"data"
@@ -207,7 +214,7 @@ def test_a_link_of_a_key_that_was_changed_is_refused(service, share):
         KEYS[ACCOUNT] = before
 
 
-def test_a_minted_link_ends_when_it_says(service, share, web):
+def test_a_minted_link_ends_when_it_says(service: Service, share: ShareClient, web: httpx.Client) -> None:
     share.get_file_client("a b.txt").upload_file(b"data")
     token = service.files.sas(ACCOUNT, share.share_name, "a b.txt", "r", time.time() + 60)
     url = f"{share.url}/a%20b.txt?{token}"
@@ -219,7 +226,7 @@ def test_a_minted_link_ends_when_it_says(service, share, web):
         service.ahead = 0.0
 
 
-def test_a_link_sets_headers_of_the_download(service, share, web):
+def test_a_link_sets_headers_of_the_download(service: Service, share: ShareClient, web: httpx.Client) -> None:
     share.get_file_client("f").upload_file(b"data")
     token = generate_file_sas(
         ACCOUNT, share.share_name, ["f"], KEY, permission="r", expiry=soon(), content_type="text/plain",
@@ -237,7 +244,7 @@ def test_a_link_sets_headers_of_the_download(service, share, web):
     assert "x-evil" not in answer.headers
 
 
-def test_the_source_of_a_copy_must_be_readable_by_who_asks(service, share):
+def test_the_source_of_a_copy_must_be_readable_by_who_asks(service: Service, share: ShareClient) -> None:
     share.get_file_client("f").upload_file(b"data")
     foreign = service.share("of-the-other-account", account=OTHER)
     foreign.create_share()
@@ -263,7 +270,7 @@ def test_the_source_of_a_copy_must_be_readable_by_who_asks(service, share):
     foreign.delete_share()
 
 
-def test_a_refused_upload_leaves_the_connection_usable(service, share, folder):
+def test_a_refused_upload_leaves_the_connection_usable(service: Service, share: ShareClient, folder: Path) -> None:
     token = generate_share_sas(ACCOUNT, share.share_name, KEY, permission="r", expiry=soon())
     with httpx.Client() as client:
         for _ in range(3):

@@ -6,24 +6,30 @@ import hashlib
 import os
 import threading
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceModifiedError, ResourceNotFoundError
-from azure.storage.fileshare import ContentSettings
+from azure.storage.fileshare import ContentSettings, ShareClient
 
 from batchhvd.service.files.disk.disk import Staged
+
+from .conftest import Service
 
 MIB = 1 << 20
 
 
-def spans(file, **part) -> list[tuple[int, int]]:
+def spans(file: Any, **part: Any) -> list[tuple[int, int]]:
     """Returns the ranges that hold data."""
     return [(found.start, found.end) for found in file.list_ranges(**part)]
 
 
 @pytest.mark.parametrize("size", [0, 1, 4 * MIB - 1, 4 * MIB, 4 * MIB + 1, 33 * MIB + 5])
-def test_a_file_of_any_size_goes_up_in_parallel_and_comes_down_the_same(share, folder, size):
+def test_a_file_of_any_size_goes_up_in_parallel_and_comes_down_the_same(
+    share: ShareClient, folder: Path, size: int
+) -> None:
     data = os.urandom(size)
     file = share.get_file_client("f")
     file.upload_file(data, max_concurrency=4)
@@ -33,7 +39,7 @@ def test_a_file_of_any_size_goes_up_in_parallel_and_comes_down_the_same(share, f
     assert file.get_file_properties().size == size
 
 
-def test_a_file_is_replaced_as_a_whole(share, folder):
+def test_a_file_is_replaced_as_a_whole(share: ShareClient, folder: Path) -> None:
     file = share.get_file_client("f")
     file.upload_file(b"long old content", metadata={"old": "yes"})
     reader = (folder / "f").open("rb")
@@ -44,7 +50,9 @@ def test_a_file_is_replaced_as_a_whole(share, folder):
     reader.close()
 
 
-def test_a_large_file_is_replaced_by_a_thread_of_its_own(service, share, folder, monkeypatch):
+def test_a_large_file_is_replaced_by_a_thread_of_its_own(
+    service: Service, share: ShareClient, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     threads = []
     enter = Staged.enter
     monkeypatch.setattr(Staged, "enter", lambda *all: (threads.append(threading.current_thread().name), enter(*all))[1])
@@ -55,7 +63,7 @@ def test_a_large_file_is_replaced_by_a_thread_of_its_own(service, share, folder,
     assert (folder / "f").stat().st_size == 7
 
 
-def test_a_made_file_is_zeros_of_the_size_asked_for(share, folder):
+def test_a_made_file_is_zeros_of_the_size_asked_for(share: ShareClient, folder: Path) -> None:
     file = share.get_file_client("f")
     file.create_file(10 * MIB)
     assert (folder / "f").stat().st_size == 10 * MIB
@@ -65,14 +73,14 @@ def test_a_made_file_is_zeros_of_the_size_asked_for(share, folder):
 
 
 @pytest.mark.parametrize("size", [-1, (4 << 40) + 1])
-def test_an_impossible_size_is_refused(share, size):
+def test_an_impossible_size_is_refused(share: ShareClient, size: int) -> None:
     with pytest.raises(HttpResponseError) as caught:
         share.get_file_client("f").create_file(size)
     assert caught.value.error_code == "InvalidHeaderValue"
     assert not share.get_file_client("f").exists()
 
 
-def test_ranges_are_written_where_they_belong_and_nowhere_else(share, folder):
+def test_ranges_are_written_where_they_belong_and_nowhere_else(share: ShareClient, folder: Path) -> None:
     file = share.get_file_client("f")
     file.create_file(100)
     file.upload_range(b"x" * 10, 90, 10)
@@ -83,7 +91,7 @@ def test_ranges_are_written_where_they_belong_and_nowhere_else(share, folder):
     assert (folder / "f").read_bytes() == b"\0" * 90 + b"x" * 10
 
 
-def test_a_range_of_more_than_four_mebibytes_is_refused(service, share):
+def test_a_range_of_more_than_four_mebibytes_is_refused(service: Service, share: ShareClient) -> None:
     big = service.share(share.share_name, max_range_size=5 * MIB).get_file_client("f")
     big.create_file(5 * MIB)
     with pytest.raises(HttpResponseError) as caught:
@@ -91,7 +99,7 @@ def test_a_range_of_more_than_four_mebibytes_is_refused(service, share):
     assert (caught.value.status_code, caught.value.error_code) == (413, "RequestBodyTooLarge")
 
 
-def test_every_write_changes_the_etag_and_nothing_else_does(share):
+def test_every_write_changes_the_etag_and_nothing_else_does(share: ShareClient) -> None:
     file = share.get_file_client("f")
     seen = [file.create_file(4)["etag"]]
     for _ in range(50):
@@ -102,7 +110,7 @@ def test_every_write_changes_the_etag_and_nothing_else_does(share):
     assert file.get_file_properties().etag == seen[-1]
 
 
-def test_ranges_are_read_with_206_and_past_the_end_416(share, service, web):
+def test_ranges_are_read_with_206_and_past_the_end_416(share: ShareClient, service: Service, web: httpx.Client) -> None:
     file = share.get_file_client("f")
     file.upload_file(bytes(range(100)))
     url = f"{file.url}?{service.files.sas('mystorageaccount', share.share_name, 'f', 'r', 4e9)}"
@@ -137,7 +145,7 @@ def test_ranges_are_read_with_206_and_past_the_end_416(share, service, web):
     assert caught.value.status_code == 416
 
 
-def test_a_growing_file_is_followed_by_ranges(share, folder):
+def test_a_growing_file_is_followed_by_ranges(share: ShareClient, folder: Path) -> None:
     log = share.get_file_client("stdout.txt")
     pieces = [f"epoch {number} ü\n".encode() * 1000 for number in range(5)]
     read = b""
@@ -151,7 +159,9 @@ def test_a_growing_file_is_followed_by_ranges(share, folder):
     assert caught.value.status_code == 416
 
 
-def test_a_file_that_shrinks_while_it_is_sent_ends_the_connection(share, service, folder, web):
+def test_a_file_that_shrinks_while_it_is_sent_ends_the_connection(
+    share: ShareClient, service: Service, folder: Path, web: httpx.Client
+) -> None:
     (folder / "f").write_bytes(b"x" * 64 * MIB)
     url = f"{share.get_file_client('f').url}?{service.files.sas('mystorageaccount', share.share_name, 'f', 'r', 4e9)}"
     with pytest.raises(httpx.HTTPError), web.stream("GET", url) as answer:
@@ -162,7 +172,9 @@ def test_a_file_that_shrinks_while_it_is_sent_ends_the_connection(share, service
             pass
 
 
-def test_a_reader_that_goes_away_leaves_no_file_open(share, service, folder, web):
+def test_a_reader_that_goes_away_leaves_no_file_open(
+    share: ShareClient, service: Service, folder: Path, web: httpx.Client
+) -> None:
     (folder / "f").write_bytes(b"x" * 64 * MIB)
     url = f"{share.get_file_client('f').url}?{service.files.sas('mystorageaccount', share.share_name, 'f', 'r', 4e9)}"
     for _ in range(3):
@@ -176,7 +188,7 @@ def test_a_reader_that_goes_away_leaves_no_file_open(share, service, folder, web
     pytest.fail("the service still has the file open")
 
 
-def test_cleared_ranges_read_as_zeros_and_are_not_listed(share, folder):
+def test_cleared_ranges_read_as_zeros_and_are_not_listed(share: ShareClient, folder: Path) -> None:
     file = share.get_file_client("f")
     file.create_file(16 * MIB)
     file.upload_range(b"x" * 4 * MIB, 0, 4 * MIB)
@@ -189,13 +201,13 @@ def test_cleared_ranges_read_as_zeros_and_are_not_listed(share, folder):
     assert (folder / "f").stat().st_size == 16 * MIB
 
 
-def test_ranges_of_an_empty_file_are_none(share):
+def test_ranges_of_an_empty_file_are_none(share: ShareClient) -> None:
     file = share.get_file_client("f")
     file.create_file(0)
     assert spans(file) == []
 
 
-def test_content_is_validated_by_md5_both_ways(share, folder):
+def test_content_is_validated_by_md5_both_ways(share: ShareClient, folder: Path) -> None:
     data = os.urandom(9 * MIB)
     file = share.get_file_client("f")
     file.upload_file(data, validate_content=True, max_concurrency=2)
@@ -206,7 +218,7 @@ def test_content_is_validated_by_md5_both_ways(share, folder):
     assert (folder / "f").read_bytes() == data
 
 
-def test_properties_metadata_and_content_headers_are_kept(share, service):
+def test_properties_metadata_and_content_headers_are_kept(share: ShareClient, service: Service) -> None:
     file = share.get_file_client("model.h5")
     settings = ContentSettings(content_type="text/x-ü", content_language="de", cache_control="no-cache")
     file.upload_file(b"data", metadata={"epoch": "25", "a-b": "x", "ab": "y", "a_b": "z"}, content_settings=settings)
@@ -227,20 +239,20 @@ def test_properties_metadata_and_content_headers_are_kept(share, service):
     assert told.metadata == {"only": "this"}
 
 
-def test_a_file_that_a_job_put_in_place_of_another_inherits_nothing(share, folder):
+def test_a_file_that_a_job_put_in_place_of_another_inherits_nothing(share: ShareClient, folder: Path) -> None:
     share.get_file_client("f").upload_file(b"1", metadata={"of": "the first"})
     (folder / "new").write_bytes(b"2")
     (folder / "new").rename(folder / "f")
     assert share.get_file_client("f").get_file_properties().metadata == {}
 
 
-def test_more_than_eight_kibibytes_of_metadata_are_refused(share):
+def test_more_than_eight_kibibytes_of_metadata_are_refused(share: ShareClient) -> None:
     with pytest.raises(HttpResponseError) as caught:
         share.get_file_client("f").create_file(1, metadata={f"m{number}": "x" * 1000 for number in range(9)})
     assert caught.value.error_code == "MetadataTooLarge"
 
 
-def test_a_file_is_resized_and_keeps_its_headers(share, folder):
+def test_a_file_is_resized_and_keeps_its_headers(share: ShareClient, folder: Path) -> None:
     file = share.get_file_client("f")
     file.upload_file(b"0123456789", content_settings=ContentSettings(content_type="text/plain"))
     file.resize_file(4)
@@ -250,7 +262,7 @@ def test_a_file_is_resized_and_keeps_its_headers(share, folder):
     assert file.get_file_properties().content_settings.content_type == "text/plain"
 
 
-def test_times_that_the_client_sets_are_shown_again(share, folder):
+def test_times_that_the_client_sets_are_shown_again(share: ShareClient, folder: Path) -> None:
     moment = datetime(2019, 2, 12, 19, 33, 20, 123456, tzinfo=timezone.utc)
     file = share.get_file_client("f")
     file.create_file(3, file_creation_time=moment, file_last_write_time=moment + timedelta(days=1))
@@ -264,7 +276,7 @@ def test_times_that_the_client_sets_are_shown_again(share, folder):
     assert file.get_file_properties().etag != before
 
 
-def test_conditions_are_kept(share, service, folder, web):
+def test_conditions_are_kept(share: ShareClient, service: Service, folder: Path, web: httpx.Client) -> None:
     file = share.get_file_client("f")
     tag = file.upload_file(b"one")["etag"]
     url = f"{file.url}?{service.files.sas('mystorageaccount', share.share_name, 'f', 'rwd', 4e9)}"
@@ -288,7 +300,9 @@ def test_conditions_are_kept(share, service, folder, web):
     assert web.put(url, headers=new).status_code == 412
 
 
-def test_a_download_of_a_file_that_changes_is_noticed_by_the_client(share, service, folder):
+def test_a_download_of_a_file_that_changes_is_noticed_by_the_client(
+    share: ShareClient, service: Service, folder: Path
+) -> None:
     client = service.share(share.share_name, max_single_get_size=1024, max_chunk_get_size=1024).get_file_client("f")
     client.upload_file(b"1" * 4096)
     download = client.download_file()
@@ -297,7 +311,7 @@ def test_a_download_of_a_file_that_changes_is_noticed_by_the_client(share, servi
         download.readall()
 
 
-def test_a_deleted_file_is_gone(share, folder):
+def test_a_deleted_file_is_gone(share: ShareClient, folder: Path) -> None:
     file = share.get_file_client("f")
     file.upload_file(b"1")
     file.delete_file()
@@ -312,7 +326,7 @@ def test_a_deleted_file_is_gone(share, folder):
             attempt()
 
 
-def test_rename_takes_content_and_metadata_along(share, folder):
+def test_rename_takes_content_and_metadata_along(share: ShareClient, folder: Path) -> None:
     share.create_directory("d")
     file = share.get_file_client("old ü.txt")
     file.upload_file(b"content", metadata={"k": "v"}, content_settings=ContentSettings(content_type="text/plain"))
@@ -335,7 +349,7 @@ def test_rename_takes_content_and_metadata_along(share, folder):
     assert caught.value.error_code == "ParentNotFound"
 
 
-def test_a_directory_is_renamed_with_all_that_is_in_it(share, folder):
+def test_a_directory_is_renamed_with_all_that_is_in_it(share: ShareClient, folder: Path) -> None:
     share.create_directory("a")
     share.create_directory("a/b", metadata={"of": "b"})
     share.get_file_client("a/b/f").upload_file(b"1", metadata={"of": "f"})
@@ -353,7 +367,9 @@ def test_a_directory_is_renamed_with_all_that_is_in_it(share, folder):
     assert (folder / "z z" / "b" / "f").exists()
 
 
-def test_a_copy_inside_the_service_is_done_when_it_is_answered(share, service, folder):
+def test_a_copy_inside_the_service_is_done_when_it_is_answered(
+    share: ShareClient, service: Service, folder: Path
+) -> None:
     source = share.get_file_client("source ü")
     source.create_file(20 * MIB, metadata={"k": "v"}, content_settings=ContentSettings(content_type="text/plain"))
     source.upload_range(b"abc", 10 * MIB, 3)
@@ -380,7 +396,7 @@ def test_a_copy_inside_the_service_is_done_when_it_is_answered(share, service, f
     assert copy.download_file(offset=9, length=5).readall() == b"\0abc\0"
 
 
-def test_what_is_not_spoken_is_refused_not_ignored(share):
+def test_what_is_not_spoken_is_refused_not_ignored(share: ShareClient) -> None:
     file = share.get_file_client("f")
     file.upload_file(b"1")
     for attempt in (

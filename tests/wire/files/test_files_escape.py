@@ -7,11 +7,14 @@ import socket
 import stat
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 from azure.core.exceptions import HttpResponseError
+from azure.storage.fileshare import ShareClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -20,13 +23,13 @@ from batchhvd.service.files.disk import tree
 from batchhvd.service.files.protocol.sas import account_text
 from batchhvd.service.files.protocol.shared_key import sign
 
-from .conftest import ACCOUNT, KEYS, OTHER
+from .conftest import ACCOUNT, KEYS, OTHER, Service
 
 SECRET = b"what lies outside of every share"
 
 
 @pytest.fixture
-def outside(service, tmp_path) -> Path:
+def outside(service: Service, tmp_path: Path) -> Path:
     """A directory beside the shares with a secret in it; nothing in it may change."""
     target = tmp_path / "outside"
     target.mkdir()
@@ -34,7 +37,9 @@ def outside(service, tmp_path) -> Path:
     return target
 
 
-def raw(service, method: str, path: str, query: str, headers: dict[str, str] | None = None, body: bytes = b""):
+def raw(
+    service: Service, method: str, path: str, query: str, headers: dict[str, str] | None = None, body: bytes = b""
+) -> Any:
     """Sends a request exactly as written, with a link that permits everything in the account."""
     head = {"Host": "127.0.0.1", "Content-Length": str(len(body)), "Connection": "close", **(headers or {})}
     lines = [f"{method} {path}?{query}&{everything()} HTTP/1.1", *(f"{name}: {value}" for name, value in head.items())]
@@ -53,7 +58,7 @@ def everything() -> str:
     return "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
 
 
-def attempts(share, name: str):
+def attempts(share: ShareClient, name: str) -> Iterator[Any]:
     """Yields everything that a client could try with a path."""
     file, directory = share.get_file_client(name), share.get_directory_client(name)
     yield lambda: file.download_file().readall()
@@ -69,7 +74,7 @@ def attempts(share, name: str):
     yield lambda: directory.set_directory_metadata({"a": "b"})
 
 
-def all_refused(share, name: str) -> None:
+def all_refused(share: ShareClient, name: str) -> None:
     """Checks that nothing works on a path."""
     for attempt in attempts(share, name):
         with pytest.raises(HttpResponseError) as caught:
@@ -78,7 +83,7 @@ def all_refused(share, name: str) -> None:
 
 
 @pytest.mark.parametrize("relative", [False, True])
-def test_links_that_lead_out_lead_nowhere(share, folder, outside, relative):
+def test_links_that_lead_out_lead_nowhere(share: ShareClient, folder: Path, outside: Path, relative: bool) -> None:
     target = Path(os.path.relpath(outside, folder)) if relative else outside
     (folder / "dir").symlink_to(target)
     (folder / "file").symlink_to(target / "secret")
@@ -105,7 +110,7 @@ def test_links_that_lead_out_lead_nowhere(share, folder, outside, relative):
     assert (outside / "secret").read_bytes() == SECRET
 
 
-def test_a_link_to_another_share_or_account_leads_out_too(service, share, folder):
+def test_a_link_to_another_share_or_account_leads_out_too(service: Service, share: ShareClient, folder: Path) -> None:
     other = service.share("victim", account=OTHER)
     other.create_share()
     other.get_file_client("f").upload_file(b"theirs")
@@ -119,7 +124,7 @@ def test_a_link_to_another_share_or_account_leads_out_too(service, share, folder
     other.delete_share()
 
 
-def test_replacing_or_deleting_a_link_touches_the_link_alone(share, folder, outside):
+def test_replacing_or_deleting_a_link_touches_the_link_alone(share: ShareClient, folder: Path, outside: Path) -> None:
     (folder / "file").symlink_to(outside / "secret")
     share.get_file_client("file").upload_file(b"mine")
     assert (folder / "file").read_bytes() == b"mine"
@@ -130,7 +135,7 @@ def test_replacing_or_deleting_a_link_touches_the_link_alone(share, folder, outs
     assert (outside / "secret").read_bytes() == SECRET
 
 
-def test_links_that_stay_inside_work_as_they_do_for_the_job(share, folder):
+def test_links_that_stay_inside_work_as_they_do_for_the_job(share: ShareClient, folder: Path) -> None:
     (folder / "runs" / "5").mkdir(parents=True)
     (folder / "runs" / "5" / "model.h5").write_bytes(b"weights")
     (folder / "latest").symlink_to("runs/5")
@@ -147,7 +152,7 @@ def test_links_that_stay_inside_work_as_they_do_for_the_job(share, folder):
     assert sorted(entry["name"] for entry in share.list_directories_and_files("latest")) == ["model.h5", "new"]
 
 
-def test_links_in_a_circle_end(share, folder):
+def test_links_in_a_circle_end(share: ShareClient, folder: Path) -> None:
     (folder / "a").symlink_to("b")
     (folder / "b").symlink_to("a")
     (folder / "self").symlink_to(".")
@@ -158,7 +163,7 @@ def test_links_in_a_circle_end(share, folder):
     assert caught.value.status_code == 404
 
 
-def test_what_is_no_file_is_neither_read_nor_waited_for(share, folder):
+def test_what_is_no_file_is_neither_read_nor_waited_for(share: ShareClient, folder: Path) -> None:
     os.mkfifo(folder / "pipe")
     os.mknod(folder / "socket", stat.S_IFSOCK | 0o600)
     for name in ("pipe", "socket"):
@@ -173,7 +178,7 @@ def test_what_is_no_file_is_neither_read_nor_waited_for(share, folder):
         "%00", "a%00b", "a/%2e%2e/b", "%2e", ".%2e", "a/./b",
     ],
 )  # fmt: skip
-def test_dots_and_nul_are_refused_however_they_are_written(service, share, path):
+def test_dots_and_nul_are_refused_however_they_are_written(service: Service, share: ShareClient, path: str) -> None:
     for method, query in (("GET", "comp=list&restype=directory"), ("GET", "x="), ("PUT", "restype=directory")):
         status, body = raw(service, method, f"/{ACCOUNT}/{share.share_name}/{path}", query)
         assert status == 400, (method, query, body)
@@ -181,19 +186,21 @@ def test_dots_and_nul_are_refused_however_they_are_written(service, share, path)
 
 
 @pytest.mark.parametrize("path", ["/../x/f", "/.files/staging", "//etc/passwd", "/%2e%2e/etc", "*", "/x/..%2f.files/f"])
-def test_paths_that_are_not_in_an_account_are_refused(service, path):
+def test_paths_that_are_not_in_an_account_are_refused(service: Service, path: str) -> None:
     status, _ = raw(service, "GET", path, "x=")
     assert status in (400, 403)
 
 
-def test_an_absolute_path_is_one_inside_the_share(service, share, folder):
+def test_an_absolute_path_is_one_inside_the_share(service: Service, share: ShareClient, folder: Path) -> None:
     status, _ = raw(service, "PUT", f"/{ACCOUNT}/{share.share_name}/%2Fetc", "restype=directory")
     assert status == 201
     assert (folder / "etc").is_dir()
 
 
 @pytest.mark.parametrize("path", ["door/secret", "door"])
-def test_what_turns_into_a_link_while_it_is_used_leads_nowhere(share, folder, outside, path):
+def test_what_turns_into_a_link_while_it_is_used_leads_nowhere(
+    share: ShareClient, folder: Path, outside: Path, path: str
+) -> None:
     harmless = folder / "real" if path == "door" else folder / "real" / "secret"
     harmless.parent.mkdir(exist_ok=True)
     harmless.write_bytes(b"harmless")
@@ -223,7 +230,9 @@ def test_what_turns_into_a_link_while_it_is_used_leads_nowhere(share, folder, ou
     assert seen == {b"harmless", b""}
 
 
-def test_a_link_that_comes_between_the_look_and_the_opening_is_not_followed(folder, outside, monkeypatch):
+def test_a_link_that_comes_between_the_look_and_the_opening_is_not_followed(
+    folder: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder / "f").symlink_to(outside / "secret")
     monkeypatch.setattr(tree._Walk, "_is_link", lambda self, name: False)
     with pytest.raises(OSError, match="symbolic links"), tree.file(folder, ["f"]):
@@ -238,7 +247,9 @@ _NAMES = st.one_of(
 
 @given(st.lists(_NAMES, min_size=1, max_size=3), st.binary(max_size=50))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_name_goes_round_or_is_refused_and_nothing_gets_out(service, share, folder, parts, data):
+def test_any_name_goes_round_or_is_refused_and_nothing_gets_out(
+    service: Service, share: ShareClient, folder: Path, parts: Any, data: Any
+) -> None:
     before = outside_of(service.root, folder)
     try:
         for depth in range(1, len(parts)):

@@ -134,7 +134,7 @@ def furnish(root: Path) -> None:
         os.mkfifo(share / "pipe")
 
 
-def test_no_request_is_a_fault_of_the_service_or_gets_out(tmp_path):
+def test_no_request_is_a_fault_of_the_service_or_gets_out(tmp_path: Path) -> None:
     root, outside = tmp_path / "Dateien ü", tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_bytes(b"secret")

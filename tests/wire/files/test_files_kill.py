@@ -49,7 +49,7 @@ def start(root: Path) -> tuple[subprocess.Popen[str], ShareClient]:
             time.sleep(0.05)
 
 
-def test_a_killed_service_leaves_no_file_of_half_a_size_and_loses_no_range_it_confirmed(tmp_path):
+def test_a_killed_service_leaves_no_file_of_half_a_size_and_loses_no_range_it_confirmed(tmp_path: Path) -> None:
     root = tmp_path / "Dateien ü"
     process, share = start(root)
     data, confirmed, enough = random.Random(7).randbytes(SIZE), [], threading.Event()

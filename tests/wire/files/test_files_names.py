@@ -8,8 +8,12 @@ import subprocess
 from pathlib import Path
 from urllib.parse import unquote
 
+import httpx
 import pytest
 from azure.core.exceptions import HttpResponseError
+from azure.storage.fileshare import ShareClient
+
+from .conftest import Service
 
 CASES = Path(__file__).parents[2] / "data" / "storage"
 NAMES = [
@@ -21,7 +25,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_goes_round(share, folder, name):
+def test_a_name_goes_round(share: ShareClient, folder: Path, name: str) -> None:
     share.create_directory("ordner ü")
     for path in (name, f"ordner ü/{name}"):
         file = (
@@ -38,7 +42,7 @@ def test_a_name_goes_round(share, folder, name):
     assert os.listdir(folder / "ordner ü") == []
 
 
-def test_case_names_basic(share, folder):
+def test_case_names_basic(share: ShareClient, folder: Path) -> None:
     path = CASES / "names-basic.json"
     names = json.loads(path.read_text())
     for name in names:
@@ -54,7 +58,9 @@ def test_case_names_basic(share, folder):
     assert os.listdir(folder) == []
 
 
-def test_separators_may_come_encoded_or_not(service, share, folder, web):
+def test_separators_may_come_encoded_or_not(
+    service: Service, share: ShareClient, folder: Path, web: httpx.Client
+) -> None:
     (folder / "a" / "b").mkdir(parents=True)
     (folder / "a" / "b" / "f").write_bytes(b"data")
     for path in ("a/b/f", "a%2Fb%2Ff", "a%2fb/f", "/a//b/f", "a/b/f/"):
@@ -62,14 +68,16 @@ def test_separators_may_come_encoded_or_not(service, share, folder, web):
         assert web.get(f"{share.url}/{path}?{token}").content == b"data", path
 
 
-def test_a_name_that_is_too_long_is_refused(share):
+def test_a_name_that_is_too_long_is_refused(share: ShareClient) -> None:
     for name in ("x" * 256, "日" * 86, "/".join(["d"] * 5000)):
         with pytest.raises(HttpResponseError) as caught:
             share.get_file_client(name).upload_file(b"1")
         assert caught.value.status_code in (400, 404)
 
 
-def test_names_in_bytes_that_are_not_utf8_are_listed_and_read(service, share, folder, web):
+def test_names_in_bytes_that_are_not_utf8_are_listed_and_read(
+    service: Service, share: ShareClient, folder: Path, web: httpx.Client
+) -> None:
     name = os.fsdecode(b"latin-\xe9.txt")
     (folder / name).write_bytes(b"data")
     token = service.files.sas("mystorageaccount", share.share_name, "", "rl", 4e9)

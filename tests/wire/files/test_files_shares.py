@@ -6,9 +6,13 @@ import json
 import os
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
+from azure.storage.fileshare import ShareClient
+
+from .conftest import Service
 
 CASES = Path(__file__).parents[2] / "data" / "storage"
 
@@ -19,12 +23,12 @@ def code(error: pytest.ExceptionInfo[HttpResponseError]) -> tuple[int | None, st
     return error.value.status_code, str(getattr(read, "value", read))
 
 
-def names(listing) -> list[str]:
+def names(listing: Any) -> list[str]:
     """Returns a listing's names."""
     return [entry["name"] for entry in listing]
 
 
-def test_a_share_is_made_described_changed_listed_and_deleted(service):
+def test_a_share_is_made_described_changed_listed_and_deleted(service: Service) -> None:
     client = service.share("life-of-a-share")
     client.create_share(quota=7, metadata={"project": "cifar"})
     told = client.get_share_properties()
@@ -43,13 +47,13 @@ def test_a_share_is_made_described_changed_listed_and_deleted(service):
     assert code(caught) == (404, "ShareNotFound")
 
 
-def test_a_share_that_exists_is_not_made_again(share):
+def test_a_share_that_exists_is_not_made_again(share: ShareClient) -> None:
     with pytest.raises(ResourceExistsError) as caught:
         share.create_share()
     assert code(caught) == (409, "ShareAlreadyExists")
 
 
-def test_a_share_that_was_deleted_leaves_nothing_to_its_successor(service):
+def test_a_share_that_was_deleted_leaves_nothing_to_its_successor(service: Service) -> None:
     client = service.share("made-twice")
     client.create_share(quota=3, metadata={"old": "yes"})
     client.get_file_client("f").upload_file(b"old", metadata={"old": "yes"})
@@ -62,7 +66,7 @@ def test_a_share_that_was_deleted_leaves_nothing_to_its_successor(service):
 
 
 @pytest.mark.parametrize("name", ["ab", "Große", "UPPER", "-x-", "a--b", "a" * 64, "..", ".files", "a_b"])
-def test_names_that_no_share_can_have_are_refused(service, name):
+def test_names_that_no_share_can_have_are_refused(service: Service, name: str) -> None:
     with pytest.raises(HttpResponseError) as caught:
         service.share(name).create_share()
     assert code(caught) in ((400, "InvalidResourceName"), (403, "AuthenticationFailed"))  # some are lost on the way
@@ -70,12 +74,12 @@ def test_names_that_no_share_can_have_are_refused(service, name):
 
 
 @pytest.mark.parametrize("quota", [0, -1, 102401])
-def test_a_quota_outside_the_limits_is_refused(service, quota):
+def test_a_quota_outside_the_limits_is_refused(service: Service, quota: Any) -> None:
     with pytest.raises((HttpResponseError, ValueError)):
         service.share("quota-of-none").create_share(quota=quota)
 
 
-def test_shares_are_listed_in_pages(service):
+def test_shares_are_listed_in_pages(service: Service) -> None:
     made = [service.share(f"page-{number}") for number in range(5)]
     for client in made:
         client.create_share()
@@ -85,12 +89,12 @@ def test_shares_are_listed_in_pages(service):
         client.delete_share()
 
 
-def test_stats_tell_what_a_share_takes(share, folder):
+def test_stats_tell_what_a_share_takes(share: ShareClient, folder: Path) -> None:
     (folder / "f").write_bytes(b"x" * 100_000)
     assert 100_000 <= share.get_share_stats() < 200_000
 
 
-def test_a_directory_needs_its_parent_and_is_made_once(share, folder):
+def test_a_directory_needs_its_parent_and_is_made_once(share: ShareClient, folder: Path) -> None:
     with pytest.raises(ResourceNotFoundError) as caught:
         share.create_directory("a/b")
     assert code(caught) == (404, "ParentNotFound")
@@ -105,13 +109,13 @@ def test_a_directory_needs_its_parent_and_is_made_once(share, folder):
     assert not share.get_directory_client("a/c").exists()
 
 
-def test_a_directory_in_a_missing_share_says_so(service):
+def test_a_directory_in_a_missing_share_says_so(service: Service) -> None:
     with pytest.raises(ResourceNotFoundError) as caught:
         service.share("never-made").create_directory("a")
     assert code(caught) == (404, "ShareNotFound")
 
 
-def test_a_directory_is_deleted_when_it_is_empty(share, folder):
+def test_a_directory_is_deleted_when_it_is_empty(share: ShareClient, folder: Path) -> None:
     share.create_directory("a")
     share.get_file_client("a/f").upload_file(b"1")
     directory = share.get_directory_client("a")
@@ -125,7 +129,7 @@ def test_a_directory_is_deleted_when_it_is_empty(share, folder):
         directory.delete_directory()
 
 
-def test_files_and_directories_are_not_taken_for_each_other(share, folder):
+def test_files_and_directories_are_not_taken_for_each_other(share: ShareClient, folder: Path) -> None:
     share.create_directory("d")
     share.get_file_client("f").upload_file(b"kept")
     assert not share.get_file_client("d").exists()
@@ -146,7 +150,7 @@ def test_files_and_directories_are_not_taken_for_each_other(share, folder):
     assert (folder / "d").is_dir()
 
 
-def test_metadata_of_directories_and_the_roots_own(share):
+def test_metadata_of_directories_and_the_roots_own(share: ShareClient) -> None:
     directory = share.get_directory_client("d")
     directory.create_directory()
     directory.set_directory_metadata({"a": "1", "b-c": "2"})
@@ -154,7 +158,7 @@ def test_metadata_of_directories_and_the_roots_own(share):
     assert share.get_directory_client().get_directory_properties().metadata == {}
 
 
-def test_a_listing_has_files_and_directories_with_sizes_and_times(share, folder):
+def test_a_listing_has_files_and_directories_with_sizes_and_times(share: ShareClient, folder: Path) -> None:
     share.create_directory("dir")
     (folder / "by a job.log").write_bytes(b"123")
     entries = list(share.list_directories_and_files(include=["timestamps", "Etag", "Attributes"]))
@@ -169,7 +173,7 @@ def test_a_listing_has_files_and_directories_with_sizes_and_times(share, folder)
     assert told["by a job.log"].file_id == properties.file_id
 
 
-def test_a_listing_in_pages_misses_nothing_while_others_write(share, folder):
+def test_a_listing_in_pages_misses_nothing_while_others_write(share: ShareClient, folder: Path) -> None:
     made = [f"f{number:03}" for number in range(0, 40, 2)]
     for name in made:
         (folder / name).touch()
@@ -183,7 +187,7 @@ def test_a_listing_in_pages_misses_nothing_while_others_write(share, folder):
     assert seen == made
 
 
-def test_a_prefix_filters_names_of_that_directory(share, folder):
+def test_a_prefix_filters_names_of_that_directory(share: ShareClient, folder: Path) -> None:
     (folder / "ab").mkdir()
     for name in ("abc", "b", "ab/abd"):
         (folder / name).touch() if "/" not in name else (folder / name).write_bytes(b"")
@@ -192,7 +196,7 @@ def test_a_prefix_filters_names_of_that_directory(share, folder):
     assert names(share.list_directories_and_files(name_starts_with="zz")) == []
 
 
-def test_a_wrong_page_size_or_marker_is_refused(share):
+def test_a_wrong_page_size_or_marker_is_refused(share: ShareClient) -> None:
     for wrong in ({"results_per_page": 0}, {"results_per_page": 5001}):
         with pytest.raises(HttpResponseError) as caught:
             list(share.list_directories_and_files(**wrong))
@@ -201,7 +205,7 @@ def test_a_wrong_page_size_or_marker_is_refused(share):
         list(share.list_directories_and_files().by_page("no marker!"))
 
 
-def test_case_nested_directories(share, folder, tmp_path):
+def test_case_nested_directories(share: ShareClient, folder: Path, tmp_path: Path) -> None:
     path = CASES / "nested-directories.json"
     case = json.loads(path.read_text())
     for name in case["create"]:
