@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from batchhvd.errors import BadRequestError, NotFoundError
+from batchhvd.errors import BadRequestError, NotFoundError, ServiceError
 from batchhvd.service.batchai.handlers import handlers
 from batchhvd.service.description.published import Description
 from batchhvd.service.dispatch import routes
@@ -48,7 +48,7 @@ def test_paths_compare_without_case_and_names_keep_theirs() -> None:
         ("GET", f"{GROUP}/workspaces/%FF", BadRequestError, 400),
     ],
 )
-def test_other_paths_are_refused(method: str, path: str, error: type, status: int) -> None:
+def test_other_paths_are_refused(method: str, path: str, error: type[ServiceError], status: int) -> None:
     with pytest.raises(error) as caught:
         ROUTES.match(method, path)
     assert caught.value.status == status
@@ -128,7 +128,13 @@ def test_unknown_fields_are_dropped_and_reported() -> None:
 
 
 def test_defaults_are_filled_in_and_enums_spelt_as_listed() -> None:
-    share = {"accountName": "a", "azureFileUrl": "u", "credentials": {}, "relativeMountPath": "m", "fileMode": None}
+    share: dict[str, Any] = {
+        "accountName": "a",
+        "azureFileUrl": "u",
+        "credentials": {},
+        "relativeMountPath": "m",
+        "fileMode": None,
+    }
     body = job(mountVolumes={"azureFileShares": [share]}, schedulingPriority="HIGH")
     value, _ = DESCRIPTION.read_body(OPERATIONS["Jobs_Create"], body)
     assert value["properties"]["schedulingPriority"] == "high"

@@ -69,7 +69,7 @@ def test_a_groups_life(resources: Any, service: Any) -> None:
     assert not groups.check_existence("My.Group_1")
     with pytest.raises(ResourceNotFoundError) as caught:
         groups.begin_delete("My.Group_1")
-    assert caught.value.error.code == "ResourceGroupNotFound"
+    assert caught.value.error is not None and caught.value.error.code == "ResourceGroupNotFound"
 
 
 @pytest.mark.parametrize("wrong", ["..", "a.", "a b", "a" * 91, "é"])
@@ -132,10 +132,11 @@ def test_an_accounts_name_is_unique(storage: Any, resources: Any, service: Any, 
     resources.resource_groups.create_or_update("another", {"location": "eastus"})
     with pytest.raises(ResourceExistsError) as caught:
         storage.storage_accounts.begin_create("another", "uniqueaccount", ACCOUNT)
-    assert caught.value.error.code == "StorageAccountAlreadyTaken"
+    assert caught.value.error is not None and caught.value.error.code == "StorageAccountAlreadyTaken"
     for wrong in ("ab", "a" * 25, "Upper", "with-dash", "subscriptions"):
         with pytest.raises(HttpResponseError) as refused:
             storage.storage_accounts.begin_create("another", wrong, ACCOUNT)
+        assert refused.value.error is not None
         assert (refused.value.status_code, refused.value.error.code) == (400, "AccountNameInvalid")
     resources.resource_groups.begin_delete("another").result()
 
@@ -154,7 +155,7 @@ def test_what_a_group_holds_goes_with_it(resources: Any, service: Any, group: st
 def test_another_subscription_or_token_is_refused(service: Any) -> None:
     with pytest.raises(ResourceNotFoundError) as missing:
         client(ResourceManagementClient, service, subscription=SUBSCRIPTION[:-1] + "2").resource_groups.get("x")
-    assert missing.value.error.code == "SubscriptionNotFound"
+    assert missing.value.error is not None and missing.value.error.code == "SubscriptionNotFound"
     for token in ("wrong", service.token[:-1], service.token + "x", "9999999999.abc", "é"):
         with pytest.raises((ClientAuthenticationError, UnicodeEncodeError)):
             client(ResourceManagementClient, service, token=token).resource_groups.get("x")

@@ -156,7 +156,7 @@ def test_public_names_through_the_proxy(secure: Any) -> None:
     options: dict[str, Any] = {"proxies": proxies, "connection_verify": ca}
     credential = ClientSecretCredential(SUBSCRIPTION, "anyone", secure.token, **options)
     with ResourceManagementClient(credential, SUBSCRIPTION, **options) as client:
-        assert client.resource_groups.create_or_update("g", {"location": "eastus"}).name == "g"  # type: ignore[arg-type]
+        assert client.resource_groups.create_or_update("g", {"location": "eastus"}).name == "g"
         client.resource_groups.begin_delete("g").result()
         assert not client.resource_groups.check_existence("g")
     wrong = ClientSecretCredential(SUBSCRIPTION, "anyone", "wrong", **options)

@@ -24,6 +24,12 @@ KEYS = {
 CLIENT: dict[str, Any] = {"retry_total": 0, "use_env_settings": False}
 
 
+def code(error: pytest.ExceptionInfo[Any]) -> tuple[int | None, str]:
+    """Returns the status and the error code that the client read."""
+    read = error.value.error_code
+    return error.value.status_code, str(getattr(read, "value", read))
+
+
 class Service:
     """A running file service: where it is, what it keeps, its clock, and clients for it."""
 

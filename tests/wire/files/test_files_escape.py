@@ -115,6 +115,7 @@ def test_a_link_to_another_share_or_account_leads_out_too(service: Service, shar
     other.create_share()
     other.get_file_client("f").upload_file(b"theirs")
     path = service.files.directory(OTHER, "victim")
+    assert path is not None
     (folder / "theirs").symlink_to(path)
     (folder / "theirs-too").symlink_to(f"../../{OTHER}/victim/f")
     (folder / "notes").symlink_to(service.root / ".files" / "sidecar.sqlite")

@@ -9,6 +9,9 @@ import asyncio
 import os
 import random
 from pathlib import Path
+from typing import Any
+
+from starlette.types import Message
 
 from batchhvd.service.files.app import Files
 
@@ -72,9 +75,13 @@ class Chance:
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
 
-    def request(self) -> tuple[dict[str, object], bytes]:
+    def request(self) -> tuple[dict[str, Any], bytes]:
         """Returns a request and its body."""
-        choose, rarely = self._random.choice, lambda: self._random.random() < 0.08
+        choose = self._random.choice
+
+        def rarely() -> bool:
+            return self._random.random() < 0.08
+
         method, query, headers, body = choose(SOUND)
         named = "restype=share" in query
         path = (
@@ -98,23 +105,24 @@ class Chance:
         return scope, choose([b"", b"x", bytes(512), bytes((4 << 20) + 1)]) if rarely() else body
 
 
-async def ask(files: Files, scope: dict[str, object], body: bytes) -> int:
+async def ask(files: Files, scope: dict[str, Any], body: bytes) -> int:
     """Sends a request and returns the status; fails where the answer is not well formed."""
-    sent, left = [], [{"type": "http.request", "body": body, "more_body": False}]
+    left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+    sent: list[Message] = []
     forever = asyncio.Event()
 
-    async def receive() -> dict[str, object]:
+    async def receive() -> Message:
         if not left:
             await forever.wait()
         return left.pop()
 
-    async def send(message: dict[str, object]) -> None:
+    async def send(message: Message) -> None:
         sent.append(message)
 
     await asyncio.wait_for(files(scope, receive, send), 20)
     headers = dict(sent[0]["headers"])
     assert all(b"\r" not in value and b"\n" not in value for value in headers.values())
-    length = sum(len(message["body"]) for message in sent[1:])
+    length: int = sum(len(message["body"]) for message in sent[1:])
     if scope["method"] != "HEAD" and sent[0]["status"] != 304:
         assert length == int(headers[b"content-length"]), (scope, headers)
     return int(sent[0]["status"])

@@ -12,15 +12,9 @@ import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
 from azure.storage.fileshare import ShareClient
 
-from .conftest import Service
+from .conftest import Service, code
 
 CASES = Path(__file__).parents[2] / "data" / "storage"
-
-
-def code(error: pytest.ExceptionInfo[HttpResponseError]) -> tuple[int | None, str]:
-    """Returns the status and the error code that the client read."""
-    read = error.value.error_code
-    return error.value.status_code, str(getattr(read, "value", read))
 
 
 def names(listing: Any) -> list[str]:
@@ -101,9 +95,9 @@ def test_a_directory_needs_its_parent_and_is_made_once(share: ShareClient, folde
     share.create_directory("a")
     share.create_directory("a/b", metadata={"k": "v"})
     assert (folder / "a" / "b").is_dir()
-    with pytest.raises(ResourceExistsError) as caught:
+    with pytest.raises(ResourceExistsError) as exists:
         share.create_directory("a/b")
-    assert code(caught) == (409, "ResourceAlreadyExists")
+    assert code(exists) == (409, "ResourceAlreadyExists")
     assert share.get_directory_client("a/b").get_directory_properties().metadata == {"k": "v"}
     assert share.get_directory_client("a/b").exists()
     assert not share.get_directory_client("a/c").exists()
@@ -162,7 +156,7 @@ def test_a_listing_has_files_and_directories_with_sizes_and_times(share: ShareCl
     share.create_directory("dir")
     (folder / "by a job.log").write_bytes(b"123")
     entries = list(share.list_directories_and_files(include=["timestamps", "Etag", "Attributes"]))
-    told = {entry["name"]: entry for entry in entries}
+    told: dict[str, Any] = {entry["name"]: entry for entry in entries}
     assert sorted(told) == ["by a job.log", "dir"]
     assert told["dir"].is_directory and not told["by a job.log"].is_directory
     assert told["by a job.log"].size == 3
@@ -197,9 +191,9 @@ def test_a_prefix_filters_names_of_that_directory(share: ShareClient, folder: Pa
 
 
 def test_a_wrong_page_size_or_marker_is_refused(share: ShareClient) -> None:
-    for wrong in ({"results_per_page": 0}, {"results_per_page": 5001}):
+    for size in (0, 5001):
         with pytest.raises(HttpResponseError) as caught:
-            list(share.list_directories_and_files(**wrong))
+            list(share.list_directories_and_files(results_per_page=size))
         assert code(caught) == (400, "InvalidQueryParameterValue")
     with pytest.raises(HttpResponseError):
         list(share.list_directories_and_files().by_page("no marker!"))
