@@ -11,7 +11,7 @@ from batchhvd.cli.printing import shown
 from batchhvd.cli.verb import common
 
 if TYPE_CHECKING:
-    from batchhvd import AutoScale, Cluster, ClusterSpec
+    from batchhvd import AutoScale, Cluster, ClusterSpec, Verdict
 
 
 @click.group()
@@ -139,7 +139,7 @@ def wait(context: CliContext, name: str, group: str, workspace: str, timeout: fl
 @scope("group", "workspace")
 @shown
 @with_context
-def explain(context: CliContext, name: str, node: str | None, group: str, workspace: str) -> Any:
+def explain(context: CliContext, name: str, node: str | None, group: str, workspace: str) -> Verdict:
     """Says why it is as it is, and what to do next."""
     return context.workspace(group, workspace).cluster(name).explain(node).for_shell()
 

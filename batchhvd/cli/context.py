@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 from attrs import define
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from batchhvd import Experiment, ResourceGroup, Session, StorageAccount, Workspace
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Command = TypeVar("Command", bound=Callable[..., object])
 
 
 @define
@@ -71,7 +71,7 @@ def _tell(line: str) -> None:
     click.secho(line, dim=True, err=True)
 
 
-def with_context(command: Callable[..., Any]) -> Callable[..., Any]:
+def with_context(command: Callable[..., object]) -> Callable[..., object]:
     """Gives a command, as its first argument, the options that stand before it."""
     return click.make_pass_decorator(CliContext, ensure=True)(command)
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any
 
 import click
 
 from batchhvd.cli.context import CliContext, with_context
-from batchhvd.cli.printing import display, formatted
+from batchhvd.cli.printing import Format, formatted
 
 
 @click.command()
 @formatted
 @with_context
-def doctor(context: CliContext, output: str | None, expression: Any) -> None:
+def doctor(context: CliContext, form: Format) -> None:
     """Says what is missing here, and how to mend it.
 
     Ends with exit code 1 where something is missing that the tutorial needs.
@@ -24,8 +23,8 @@ def doctor(context: CliContext, output: str | None, expression: Any) -> None:
     console = context.console(stderr=True)
     with console.status("examining …") if context.progress and console.is_terminal else nullcontext():
         findings = examination.examine()
-    if output or expression is not None:
-        display(findings, output, expression)
+    if form.chosen:
+        form.show(findings)
     else:
         click.echo("\n".join(map(str, findings)))
     if not examination.healthy(findings):

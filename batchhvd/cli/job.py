@@ -5,16 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from batchhvd.cli.context import CliContext, Command, scope, with_context
-from batchhvd.cli.printing import display, formatted, printed, shown
+from batchhvd.cli.failure import end_as
+from batchhvd.cli.printing import Format, formatted, printed, shown
 from batchhvd.cli.verb import common
 
 if TYPE_CHECKING:
-    from batchhvd import FileEntry, Job
+    from batchhvd import FileEntry, Job, Verdict
 
 _HERE = ("group", "workspace", "experiment")
 
@@ -134,8 +135,7 @@ def _end(found: Job) -> None:
     try:
         found.wait("succeeded", timeout=60)
     except JobFailedError as error:
-        click.secho(str(error), fg="red", err=True)
-        raise click.exceptions.Exit(error.exit_code or 1) from error
+        end_as(found, error)
 
 
 @job.command("wait")
@@ -153,8 +153,7 @@ def wait(context: CliContext, name: str, until: str, timeout: float | None, **wh
     try:
         return found.wait(until, timeout=timeout, report=context.report())
     except JobFailedError as error:
-        click.secho(str(error), fg="red", err=True)
-        raise click.exceptions.Exit(error.exit_code or 1) from error
+        end_as(found, error)
 
 
 @job.command("metrics")
@@ -162,11 +161,11 @@ def wait(context: CliContext, name: str, until: str, timeout: float | None, **wh
 @scope(*_HERE)
 @formatted
 @with_context
-def metrics(context: CliContext, name: str, output: str | None, expression: Any, **where: str) -> None:
+def metrics(context: CliContext, name: str, form: Format, **where: str) -> None:
     """Lists what the job NAME has said of each epoch."""
     found = context.experiment(**where).job(name).metrics()
-    if output or expression is not None or not found:
-        display(list(found), output, expression)
+    if form.chosen or not found:
+        form.show(list(found))
         return
     from batchhvd.views import terminal
 
@@ -190,7 +189,7 @@ def files(context: CliContext, name: str, output_directory: str, folder: str, **
 @scope(*_HERE)
 @shown
 @with_context
-def explain(context: CliContext, name: str, **where: str) -> Any:
+def explain(context: CliContext, name: str, **where: str) -> Verdict:
     """Says why the job NAME waits or failed, and what to do next."""
     return context.experiment(**where).job(name).explain().for_shell()
 

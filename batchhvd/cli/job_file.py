@@ -6,13 +6,12 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 
 from batchhvd.cli.context import CliContext, scope, with_context
 from batchhvd.cli.job import described
-from batchhvd.cli.printing import display, formatted
+from batchhvd.cli.printing import Format, formatted
 
 
 @click.command()
@@ -32,8 +31,7 @@ def plan(
     cluster: str,
     account: str | None,
     mounts: tuple[str, ...],
-    output: str | None,
-    expression: Any,
+    form: Format,
 ) -> None:
     """Says what a job.json would do, and does nothing.
 
@@ -45,7 +43,7 @@ def plan(
     spec = job_spec(context, file, group, account, mounts)
     on = context.workspace(group, workspace).cluster(cluster)
     made = context.experiment(group, workspace, experiment).plan_job(name or Path(file).stem, spec, cluster=on)
-    display(made, output, expression)
+    form.show(made)
     if not made.good:
         raise click.exceptions.Exit(1)
 

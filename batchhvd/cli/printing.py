@@ -6,19 +6,73 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import click
-from attrs import asdict, has
+from attrs import fields, frozen, has
 
 if TYPE_CHECKING:
-    from batchhvd import Resource
+    from rich.console import RenderableType
 
 FORMATS = ("table", "json")
 
+Row = Mapping[str, object]
 
-def formatted(command: Callable[..., Any]) -> Callable[..., None]:
-    """Gives a command ``--output`` and ``--query``, as ``output`` and ``expression``."""
+
+class Query(Protocol):
+    """A JMESPath expression that was parsed."""
+
+    def search(self, value: object) -> object:
+        """Returns what the expression finds in a JSON value."""
+
+
+@runtime_checkable
+class _Described(Protocol):
+    """A resource, as far as its JSON goes."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def document(self) -> Row: ...
+
+
+@runtime_checkable
+class _Summarized(Protocol):
+    """A resource, as far as its row in a table goes."""
+
+    @property
+    def name(self) -> str: ...
+    def _facts(self) -> Row: ...
+
+
+@frozen
+class Format:
+    """How a command was asked to print.
+
+    Attributes:
+        output: ``"table"``, ``"json"``, or None for the default.
+        query: a JMESPath expression, or None.
+    """
+
+    output: str | None = None
+    query: Query | None = None
+
+    @property
+    def chosen(self) -> bool:
+        """Whether the command line says how to print."""
+        return bool(self.output) or self.query is not None
+
+    def show(self, found: object) -> None:
+        """Prints what a command found."""
+        display(found, self.output, self.query)
+
+
+def formatted(command: Callable[..., object]) -> Callable[..., None]:
+    """Gives a command ``--output`` and ``--query``, together as the argument ``form``."""
 
     @click.option(
         "-o",
@@ -28,138 +82,143 @@ def formatted(command: Callable[..., Any]) -> Callable[..., None]:
         help="table (the default), or json for programs",
     )
     @click.option(
-        "--query", metavar="JMESPATH", help="what of the JSON to print, such as nodeStateCounts.idleNodeCount"
+        "--query", metavar="JMESPATH", help="the part of the JSON to print, such as nodeStateCounts.idleNodeCount"
     )
     @wraps(command)
-    def run(*args: Any, query: str | None, **options: Any) -> None:
-        # The query first: a mistake in it is said before anything is done.
-        command(*args, expression=compiled(query) if query else None, **options)
+    def run(*args: object, output: str | None, query: str | None, **options: object) -> None:
+        # The query is parsed first, so that a mistake in it is reported before anything is done.
+        command(*args, form=Format(output, compiled(query) if query else None), **options)
 
     return run
 
 
-def shown(command: Callable[..., Any]) -> Callable[..., None]:
+def shown(command: Callable[..., object]) -> Callable[..., None]:
     """Gives a command both options, and prints what it returns: resources, mappings, lists of them."""
 
     @formatted
     @wraps(command)
-    def run(*args: Any, output: str | None, expression: Any, **options: Any) -> None:
+    def run(*args: object, form: Format, **options: object) -> None:
         found = command(*args, **options)
         if found is not None:
-            display(found, output, expression)
+            form.show(found)
 
     return run
 
 
-def compiled(query: str) -> Any:
+def compiled(query: str) -> Query:
     """Returns a JMESPath expression, ready to search with.
 
     Raises:
-        click.BadParameter: it is none.
+        click.BadParameter: the text is not a JMESPath expression.
     """
     import jmespath
 
     try:
-        return jmespath.compile(query)
+        expression: Query = jmespath.compile(query)
     except jmespath.exceptions.JMESPathError as error:
-        message = f"{query!r} is no JMESPath expression: {str(error).splitlines()[0]}"
+        message = f"{query!r} is not a JMESPath expression: {str(error).splitlines()[0]}"
         raise click.BadParameter(message, param_hint="--query") from error
+    return expression
 
 
-def display(found: Any, output: str | None, expression: Any = None) -> None:
+def display(found: object, output: str | None, query: Query | None = None) -> None:
     """Prints what a command found.
 
     Args:
         found: a resource, a mapping, a text, or a sequence of them.
         output: ``"table"``, ``"json"``, or None: JSON for the result of a query, else a table.
-        expression: a JMESPath expression, or None.
+        query: a JMESPath expression, or None.
     """
     if isinstance(found, Iterable) and not isinstance(found, (str, Mapping, Sequence)):
         found = list(found)
-    if output == "json" or expression is not None:
-        document = plain(found)
-        result = expression.search(document) if expression is not None else document
-        if output == "table" and _tabular(result):
-            table(result if isinstance(result, list) else [result])
-        else:
-            click.echo(json.dumps(result, indent=2, ensure_ascii=False, default=_plain_value))
+    if output != "json" and query is None:
+        _for_people(found)
         return
-    _people(found)
+    result = query.search(plain(found)) if query is not None else plain(found)
+    rows = _rows(result) if output == "table" else []
+    if rows:
+        table(rows)
+    else:
+        click.echo(json.dumps(result, indent=2, ensure_ascii=False, default=_plain_value))
 
 
-def _people(found: Any) -> None:
+def _for_people(found: object) -> None:
     if isinstance(found, str) or (has(type(found)) and "__str__" in vars(type(found))):
-        click.echo(str(found))  # what can say itself in words does: a verdict, a plan
+        click.echo(str(found))  # verdicts and plans have words of their own
     elif not isinstance(found, list):
         table([_facts(found)])
     elif found:
-        items = [_facts(item) for item in found]
-        said = {name for item in items for name, value in item.items() if value not in ("", None, False)}
-        table([{name: value for name, value in item.items() if name in said} for item in items])
+        table(_without_empty_columns([_facts(item) for item in found]))
     else:
         click.secho("none", dim=True, err=True)
 
 
-def plain(found: Any) -> Any:
+def _without_empty_columns(rows: Sequence[Row]) -> list[Row]:
+    filled = {name for row in rows for name, value in row.items() if value not in ("", None, False)}
+    return [{name: value for name, value in row.items() if name in filled} for row in rows]
+
+
+def plain(found: object) -> object:
     """Returns JSON values; a resource as the service shows it, its ``properties`` lifted to the top."""
     if isinstance(found, (list, tuple)):
         return [plain(item) for item in found]
     if isinstance(found, Mapping):
         return {name: plain(value) for name, value in found.items()}
-    if hasattr(found, "document") and hasattr(found, "kind"):
+    if isinstance(found, _Described):
         return _flat(found)
-    if has(type(found)):
-        return plain(
-            {name.lstrip("_"): value for name, value in asdict(found, recurse=False).items() if name[0] != "_"}
-        )
-    return found
+    return _fields(found) if has(type(found)) else found
 
 
-def _flat(resource: Resource) -> dict[str, Any]:
-    document = dict(resource.document)
-    properties = document.pop("properties", None) or {}
-    return {"id": resource.id, "name": resource.name, **plain(document), **plain(properties)}
+def _flat(resource: _Described) -> dict[str, object]:
+    top = {name: plain(value) for name, value in resource.document.items() if name != "properties"}
+    properties = plain(resource.document.get("properties"))
+    lifted = properties if isinstance(properties, dict) else {}
+    return {"id": resource.id, "name": resource.name, **top, **lifted}
 
 
-def _facts(item: Any) -> Mapping[str, Any]:
+def _fields(value: object) -> dict[str, object]:
+    kind = type(value)
+    names = [field.name for field in fields(kind)] if has(kind) else []
+    return {name: plain(getattr(value, name)) for name in names if not name.startswith("_")}
+
+
+def _facts(item: object) -> Row:
     if isinstance(item, Mapping):
         return item
-    if hasattr(item, "_facts"):
+    if isinstance(item, _Summarized):
         return {"name": item.name, **item._facts()}
-    return dict(plain(item)) if has(type(item)) else {"value": item}
+    return _fields(item) if has(type(item)) else {"value": item}
 
 
-def _tabular(result: Any) -> bool:
+def _rows(result: object) -> list[Row]:
+    """Returns the rows of a result that is a table; none if it is anything else."""
     items = result if isinstance(result, list) else [result]
-    return bool(items) and all(isinstance(item, Mapping) for item in items)
+    rows = [item for item in items if isinstance(item, Mapping)]
+    return rows if len(rows) == len(items) else []
 
 
-def table(items: Sequence[Mapping[str, Any]]) -> None:
-    """Prints mappings as a table, a row each."""
+def table(rows: Sequence[Row]) -> None:
+    """Prints mappings as a table, one row each."""
     from batchhvd.views import terminal
 
-    printed(terminal.rows([_readable(item) for item in items]))
+    printed(terminal.rows([{name: _readable(value) for name, value in row.items()} for row in rows]))
 
 
-def printed(what: Any) -> None:
-    """Prints a table as wide as the terminal; where there is none, as wide as it needs."""
+def printed(what: RenderableType) -> None:
+    """Prints a table as wide as the terminal; without a terminal, as wide as it needs."""
     from rich.console import Console
 
     console = Console(highlight=False)
     if console.is_terminal:
         console.print(what)
         return
-    console.width = 1000  # a pipe has no width: what is cut off there would be lost
+    console.width = 1000  # a pipe has no width: whatever is cut off there would be lost
     with console.capture() as captured:
         console.print(what)
     click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
-def _readable(item: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _text(value) for name, value in item.items()}
-
-
-def _text(value: Any) -> Any:
+def _readable(value: object) -> object:
     if isinstance(value, bool):
         return "yes" if value else ""
     if isinstance(value, datetime):
@@ -169,5 +228,5 @@ def _text(value: Any) -> Any:
     return value
 
 
-def _plain_value(value: Any) -> Any:
+def _plain_value(value: object) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)

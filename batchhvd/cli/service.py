@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -114,7 +114,7 @@ def _root(context: CliContext) -> str:
 )
 @shown
 @with_context
-def status(context: CliContext, page: bool) -> Any:
+def status(context: CliContext, page: bool) -> list[dict[str, str]] | None:
     """Says whether the local service runs, and what is in it.
 
     Starts nothing; ends with exit code 4 where none runs. The link of --open holds the token: keep it to yourself.
@@ -127,7 +127,8 @@ def status(context: CliContext, page: bool) -> Any:
         click.echo(f"no service runs in {root}; start it with `batchhvd serve`", err=True)
         raise click.exceptions.Exit(NOT_RUNNING)
     if page:
-        return _open(found)
+        _open(found)
+        return None
     click.echo(
         f"{found.endpoint}  engine {found.engine}, process {found.pid}, since {found.started}, root {root}", err=True
     )
@@ -159,7 +160,7 @@ def _lead(path: Path, link: str) -> Path:
     return path
 
 
-def _inventory(context: CliContext) -> list[dict[str, Any]]:
+def _inventory(context: CliContext) -> list[dict[str, str]]:
     """Lists the clusters and jobs of all groups."""
     rows = []
     for group in context.session().groups():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,13 +11,15 @@ from batchhvd.cli.context import CliContext, scope, with_context
 from batchhvd.cli.printing import shown
 
 if TYPE_CHECKING:
-    from batchhvd import Listing, Resource
+    from batchhvd import Resource
 
 Handle = Callable[..., "Resource"]
 _PREVIEW = 12  # resources that are named before a deletion; the rest is counted
 
 
-def common(verbs: click.Group, scopes: tuple[str, ...], handle: Handle, listing: Callable[..., Listing[Any]]) -> None:
+def common(
+    verbs: click.Group, scopes: tuple[str, ...], handle: Handle, listing: Callable[..., Iterable[Resource]]
+) -> None:
     """Gives a group of verbs ``show``, ``list`` and ``delete``.
 
     Args:
@@ -40,7 +42,7 @@ def common(verbs: click.Group, scopes: tuple[str, ...], handle: Handle, listing:
     @scope(*scopes)
     @shown
     @with_context
-    def list_all(context: CliContext, **where: str) -> list[Any]:
+    def list_all(context: CliContext, **where: str) -> list[Resource]:
         """Lists all of them."""
         return list(listing(context, **where))
 

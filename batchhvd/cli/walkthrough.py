@@ -19,6 +19,7 @@ from rich.markup import escape
 
 import batchhvd
 from batchhvd import FileShare, Horovod, Job, JobSpec, ResourceGroup, Session
+from batchhvd.cli.failure import described
 from batchhvd.errors import BatchHvdError, JobFailedError, SpecError
 from batchhvd.logs.progress import Progress
 from batchhvd.views import terminal
@@ -237,7 +238,7 @@ def _results(
     try:
         job.wait(timeout=7200)
     except JobFailedError as error:
-        steps.console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+        steps.console.print(described(job, error), style="red", markup=False, highlight=False, soft_wrap=True)
         steps.console.print(f"Its logs are in {_keep_logs(job, root / 'logs')}", highlight=False, soft_wrap=True)
         return 1
     with steps("log files") as say:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from batchhvd.engines import base
 from batchhvd.errors import EngineError
@@ -18,13 +17,13 @@ from batchhvd.service.scheduler.layout import TaskLayout
 from batchhvd.service.scheduler.task import Attempt, Site
 from batchhvd.service.store.documents import ClusterProperties, JobProperties
 from batchhvd.service.store.job import StoredJob
-from batchhvd.service.store.records import Record
+from batchhvd.service.store.records import Document, Record
 from batchhvd.wire.facts.states import JobState
 
 WRONG = 2
 
 
-def script(format: str, document: Mapping[str, Any], folder: Path) -> str:
+def script(format: str, document: Document, folder: Path) -> str:
     """Returns a job file as a script.
 
     Args:
@@ -39,7 +38,7 @@ def script(format: str, document: Mapping[str, Any], folder: Path) -> str:
     return base.export(format, own.task, list(_notes(document["properties"], folder)))
 
 
-def _plan(document: Mapping[str, Any], folder: Path) -> TaskLayout:
+def _plan(document: Document, folder: Path) -> TaskLayout:
     count = int(document["properties"]["nodeCount"])
     properties = {**document["properties"], "jobOutputDirectoryPathSegment": folder.name}
     record = Record(folder.name, "jobs", "", {"name": folder.name, "properties": properties}, _private(properties), 1)
@@ -52,7 +51,7 @@ def _plan(document: Mapping[str, Any], folder: Path) -> TaskLayout:
         raise EngineError(f"{error} lies on no share that the job mounts", engine="export") from None
 
 
-def _private(properties: Mapping[str, Any]) -> dict[str, Any]:
+def _private(properties: Document) -> Document:
     names = [entry["name"] for entry in properties.get("secrets", ())]
     return {"secrets": dict.fromkeys(names, "")}
 

@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from threading import Event, Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
 from batchhvd.errors import ConflictError
 
 if TYPE_CHECKING:
-    from azure.storage.fileshare import ShareClient, ShareFileClient
+    from azure.storage.fileshare import FileProperties, ShareClient, ShareFileClient
 
 PIECE = 4 << 20
 """Bytes of one request. Source: Azure Files writes 4 MiB at most at once, and checks an MD5 for as many."""
@@ -194,7 +194,9 @@ def _upload_one(file: ShareFileClient, source: Path, meter: _Meter) -> bool:
     return True
 
 
-def _written(file: ShareFileClient, there: Any, size: int, digest: bytes) -> list[tuple[int, int]] | None:
+def _written(
+    file: ShareFileClient, there: FileProperties | None, size: int, digest: bytes
+) -> list[tuple[int, int]] | None:
     """Returns what an interrupted upload of the same content has written; None where there was none."""
     if there is None or there.size != size or (there.metadata or {}).get(_PROMISED) != digest.hex():
         return None
@@ -264,7 +266,7 @@ def _download_one(file: ShareFileClient, target: Path, meter: _Meter) -> bool:
     )
 
 
-def _fetch(file: ShareFileClient, there: Any, target: Path, meter: _Meter) -> bool:
+def _fetch(file: ShareFileClient, there: FileProperties, target: Path, meter: _Meter) -> bool:
     """Writes the file under another name, behind what is there of an earlier try, and renames it when it is whole."""
     scratch = target.with_name(f".{target.name}.{_short(there.etag)}.part")
     for stale in set(target.parent.glob(f".{glob.escape(target.name)}.*.part")) - {scratch}:
@@ -286,14 +288,14 @@ def _fetch(file: ShareFileClient, there: Any, target: Path, meter: _Meter) -> bo
     return False
 
 
-def _is_whole(file: ShareFileClient, there: Any, scratch: Path) -> bool:
+def _is_whole(file: ShareFileClient, there: FileProperties, scratch: Path) -> bool:
     """Whether the copy is all of the file, and nobody wrote the file since the copying began."""
     if _size(scratch) != there.size or file.get_file_properties().etag != there.etag:
         return False
     return _known_md5(there) in (b"", _md5(scratch))
 
 
-def _read_ahead(file: ShareFileClient, there: Any, start: int, meter: _Meter) -> Iterator[bytes | None]:
+def _read_ahead(file: ShareFileClient, there: FileProperties, start: int, meter: _Meter) -> Iterator[bytes | None]:
     """Yields the pieces from a byte on, in order, some of them under way at once; None where the file was changed."""
 
     def read(piece: tuple[int, int]) -> bytes | None:
@@ -317,7 +319,7 @@ def _pieces(start: int, end: int) -> Iterator[tuple[int, int]]:
         yield low, min(low + PIECE, end)
 
 
-def _properties(file: ShareFileClient) -> Any:
+def _properties(file: ShareFileClient) -> FileProperties | None:
     from azure.core.exceptions import ResourceNotFoundError
 
     try:
@@ -326,7 +328,7 @@ def _properties(file: ShareFileClient) -> Any:
         return None
 
 
-def _known_md5(there: Any) -> bytes:
+def _known_md5(there: FileProperties) -> bytes:
     """Returns the file's MD5; b"" where nobody knows it, as of all that a job wrote."""
     md5 = there.content_settings.content_md5
     kept = (there.metadata or {}).get(_WRITTEN) == str(there.last_write_time)

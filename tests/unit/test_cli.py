@@ -54,7 +54,7 @@ def test_the_verbs_are_there():
         (["cluster", "resize", "c", *WHERE[:4]], ["--target"]),
         (["cluster", "resize", "c", *WHERE[:4], "--min", "1"], ["--min and --max go together"]),
         (["group", "create", "g", "--tag", "x"], ["NAME=VALUE"]),
-        (["group", "list", "--query", "[].{"], ["no JMESPath expression"]),
+        (["group", "list", "--query", "[].{"], ["not a JMESPath expression"]),
         (["group", "list", "-o", "xml"], ["table", "json"]),
         (["nonsense"], ["No such command"]),
         (["tutorial", "--data", "nicht da"], ["no folder nicht da", "cifar-10-batches-py"]),

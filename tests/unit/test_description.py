@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from batchhvd.errors import BadRequestError, NotFoundError
+from batchhvd.service.batchai.handlers import handlers
 from batchhvd.service.description.published import Description
-from batchhvd.service.dispatch import handlers, routes
+from batchhvd.service.dispatch import routes
 from batchhvd.service.http.routes import Routes
 from batchhvd.wire.facts.times import read_duration, write_duration
 

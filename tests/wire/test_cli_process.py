@@ -47,6 +47,7 @@ def test_a_service_that_is_not_there_is_said_within_5_seconds(
     assert "start the service" in said
 
 
+@pytest.mark.interpreter
 def test_a_service_is_served_found_and_stopped(
     root: Path, poll: Callable[..., Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -66,6 +67,7 @@ def test_a_service_is_served_found_and_stopped(
     poll(lambda: not Path(f"/proc/{found.pid}").exists(), 5)
 
 
+@pytest.mark.interpreter
 def test_ctrl_c_ends_a_service_in_the_foreground(root: Path, poll: Callable[..., Any]) -> None:
     process = subprocess.Popen([*COMMAND, "serve"], stderr=subprocess.PIPE, text=True)
     poll(lambda: local_service.find(root) and (root / "endpoint").exists(), 60)
@@ -76,6 +78,7 @@ def test_ctrl_c_ends_a_service_in_the_foreground(root: Path, poll: Callable[...,
     assert local_service.find(root) is None
 
 
+@pytest.mark.interpreter
 def test_an_export_is_a_script_and_needs_no_service(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
     job = Path(__file__).parents[1] / "data" / "jobs" / "tutorial-4-nodes.json"
     assert cli.run(["export", str(job), "--engine", "slurm", "--storage-account-name", "mystorageaccount"]) == 0
@@ -85,12 +88,14 @@ def test_an_export_is_a_script_and_needs_no_service(root: Path, capfd: pytest.Ca
     assert not root.exists()
 
 
+@pytest.mark.interpreter
 def test_a_reader_that_leaves_is_no_traceback() -> None:
     line = f"{sys.executable} -m batchhvd job --help | true"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60)
     assert done.stderr == ""
 
 
+@pytest.mark.interpreter
 def test_the_programs_start_brings_nothing_heavy_along() -> None:
     code = (
         "import batchhvd.cli.main, sys, json; print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
@@ -100,6 +105,7 @@ def test_the_programs_start_brings_nothing_heavy_along() -> None:
     assert not set(json.loads(done.stdout)) & heavy
 
 
+@pytest.mark.interpreter
 def test_a_shell_completes_commands() -> None:
     env = {**os.environ, "_BATCHHVD_COMPLETE": "bash_complete", "COMP_WORDS": "batchhvd clu", "COMP_CWORD": "1"}
     done = subprocess.run(COMMAND, env=env, capture_output=True, text=True, timeout=60)

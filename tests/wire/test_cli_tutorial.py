@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from batchhvd.wire import local_service
 
 SCRIPT = """
@@ -53,6 +55,7 @@ def alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.interpreter
 def test_every_step_is_shown_and_nothing_runs_afterwards(tmp_path: Path) -> None:
     process, root = begun(tmp_path)
     text, _ = process.communicate(timeout=120)
@@ -68,6 +71,7 @@ def test_every_step_is_shown_and_nothing_runs_afterwards(tmp_path: Path) -> None
     assert not [path for path in (root / "shares").rglob("*") if "cifar" in path.name]
 
 
+@pytest.mark.interpreter
 def test_a_job_that_fails_is_shown_with_its_last_lines_and_its_logs_are_kept(tmp_path: Path) -> None:
     process, root = begun(tmp_path, code=7)
     text, _ = process.communicate(timeout=120)
@@ -77,6 +81,7 @@ def test_a_job_that_fails_is_shown_with_its_last_lines_and_its_logs_are_kept(tmp
     assert local_service.find(root) is None
 
 
+@pytest.mark.interpreter
 def test_ctrl_c_leaves_no_rank_and_no_service(tmp_path: Path, poll: Callable[..., Any]) -> None:
     process, root = begun(tmp_path, sleep=100)
     started = poll(lambda: len(pids(root)) == 2 and all(pids(root)) and pids(root), 60)

@@ -150,7 +150,7 @@ def differences(expected: Any, found: Any, at: str = "") -> Iterator[str]:
         yield f"{at} is no time: {found}"
 
 
-TYPES = {"string": str, "integer": int, "number": (int, float), "object": dict, "array": list}
+TYPES: dict[str, Any] = {"string": str, "integer": int, "number": (int, float), "object": dict, "array": list}
 
 
 def violations(schema: Mapping[str, Any], value: Any, at: str = "") -> Iterator[str]:

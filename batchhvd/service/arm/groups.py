@@ -10,7 +10,7 @@ from batchhvd.service.arm import operations
 from batchhvd.service.description.reader import Reader, Schema, refuse
 from batchhvd.service.http import paging
 from batchhvd.service.http.exchange import Answer, Ask, Handler, Here
-from batchhvd.service.store.records import Record
+from batchhvd.service.store.records import Document, Record
 from batchhvd.wire.facts.identity import SUBSCRIPTION, TENANT
 
 _TAGS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
@@ -26,7 +26,7 @@ _PROVIDERS = {
 }
 
 
-def read(schema: Schema, body: Any) -> Any:
+def read(schema: Schema, body: object) -> Any:
     """Returns a body as a schema has it.
 
     Raises:
@@ -76,8 +76,8 @@ def mark_deleting(here: Here, target: Record) -> None:
             here.store.update(record.id, _stamp(state, here.time()))
 
 
-def _stamp(state: str, time: str) -> Callable[[dict[str, Any], dict[str, Any]], None]:
-    def change(document: dict[str, Any], private: dict[str, Any]) -> None:
+def _stamp(state: str, time: str) -> Callable[[Document, Document], None]:
+    def change(document: Document, private: Document) -> None:
         properties = document["properties"]
         properties["provisioningState"] = state
         if "provisioningStateTransitionTime" in properties:
@@ -106,7 +106,7 @@ def put_group(here: Here, ask: Ask) -> Answer:
     return Answer(201, document)
 
 
-def _replace_group(here: Here, old: Record, body: dict[str, Any]) -> Answer:
+def _replace_group(here: Here, old: Record, body: Document) -> Answer:
     if _location(old.document["location"]) != _location(body["location"]):
         raise ConflictError(
             f"Resource group '{old.document['name']}' exists already, in location '{old.document['location']}'.",
@@ -192,7 +192,7 @@ def list_locations(here: Here, ask: Ask) -> Answer:
     return Answer(200, {"value": [{"id": id, "name": "local", "displayName": "this machine"}]})
 
 
-def _subscription() -> dict[str, Any]:
+def _subscription() -> Document:
     return {
         "id": f"/subscriptions/{SUBSCRIPTION}",
         "subscriptionId": SUBSCRIPTION,
@@ -217,7 +217,7 @@ def get_provider(here: Here, ask: Ask) -> Answer:
     raise NotFoundError(f"There is no provider '{ask.names['provider']}' here.", code="InvalidResourceNamespace")
 
 
-def _provider(name: str) -> dict[str, Any]:
+def _provider(name: str) -> Document:
     types = [{"resourceType": type, "locations": ["local"], "apiVersions": []} for type in _PROVIDERS[name]]
     id = f"/subscriptions/{SUBSCRIPTION}/providers/{name}"
     return {"id": id, "namespace": name, "registrationState": "Registered", "resourceTypes": types}

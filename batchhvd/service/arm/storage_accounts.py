@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import re
 import secrets
-from typing import Any
 
 from batchhvd.errors import BadRequestError, ConflictError, NotFoundError
 from batchhvd.service.arm.groups import group, open_group, read
@@ -15,7 +14,7 @@ from batchhvd.service.http.exchange import Answer, Ask, Handler, Here
 from batchhvd.service.store import trash
 from batchhvd.service.store.accounts import find
 from batchhvd.service.store.job import StoredJob
-from batchhvd.service.store.records import Record
+from batchhvd.service.store.records import Document, Record
 from batchhvd.wire.facts.hosts import ACCOUNT_NAME, FILE_DOMAIN
 
 _TAGS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
@@ -62,7 +61,7 @@ def put_account(here: Here, ask: Ask) -> Answer:
     return Answer(200, shown(record, ask))
 
 
-def _document(here: Here, parent: Record, name: str, body: dict[str, Any]) -> dict[str, Any]:
+def _document(here: Here, parent: Record, name: str, body: Document) -> Document:
     time = here.time()
     return {
         "id": f"{parent.id}/providers/Microsoft.Storage/storageAccounts/{name}",
@@ -87,7 +86,7 @@ def _new_key(name: str) -> dict[str, str]:
     return {"keyName": name, "value": base64.b64encode(secrets.token_bytes(64)).decode(), "permissions": "FULL"}
 
 
-def shown(record: Record, ask: Ask) -> dict[str, Any]:
+def shown(record: Record, ask: Ask) -> Document:
     """Returns an account's document with its file endpoint as this client can reach it."""
     name = record.document["name"]
     local = f"{ask.base}/{name}/"
@@ -168,7 +167,7 @@ def regenerate_key(here: Here, ask: Ask) -> Answer:
     if name.startswith("kerb"):
         raise BadRequestError("There are no Kerberos keys here.", code="NotSupported", target="/keyName")
 
-    def change(document: dict[str, Any], private: dict[str, Any]) -> None:
+    def change(document: Document, private: Document) -> None:
         private["keys"] = [_new_key(name) if key["keyName"] == name else key for key in private["keys"]]
         document["properties"]["keyCreationTime"][name] = here.time()
 

@@ -43,7 +43,7 @@ class Operation:
 class Description:
     """The description, and what follows from it."""
 
-    def __init__(self, document: Mapping[str, Any]) -> None:
+    def __init__(self, document: Schema) -> None:
         self._document = document
         self.operations: tuple[Operation, ...] = tuple(self._read())
         # Names are checked with every request, so their patterns are made once.
@@ -91,7 +91,7 @@ class Description:
         refuse(reader.problems)
         return result
 
-    def read_body(self, operation: Operation, body: Any) -> tuple[Any, list[str]]:
+    def read_body(self, operation: Operation, body: object) -> tuple[Any, list[str]]:
         """Returns the body as the description has it, and the pointers of the fields that it does not know.
 
         Raises:

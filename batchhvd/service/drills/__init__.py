@@ -12,13 +12,31 @@ import resource
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from batchhvd.errors import EngineError, NotFoundError
 from batchhvd.service.drills.throttle import Throttle
 from batchhvd.service.files.disk.sidecar import Sidecar
 from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Store
+
+
+class _Process(TypedDict):
+    pid: int
+
+
+class _RankRecord(_Process):
+    rank: int
+    ended: float | None
+
+
+class _NodeRecord(_Process):
+    """What the runner of a node writes about it, as far as drills read it."""
+
+    index: int
+    state: str
+    guard: _Process
+    ranks: list[_RankRecord]
 
 
 def find(root: Path, job: str) -> Path:
@@ -157,9 +175,9 @@ def _set_limit(root: Path, account: str, share: str, size: int | None) -> None:
         notes.close()
 
 
-def _record(folder: Path, node: int) -> dict[str, Any]:
+def _record(folder: Path, node: int) -> _NodeRecord:
     try:
-        record: dict[str, Any] = json.loads((folder / f"node-{node}.json").read_text(encoding="utf-8"))
+        record: _NodeRecord = json.loads((folder / f"node-{node}.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise EngineError(f"node {node} of {folder} has not begun", engine="processes") from None
     if record["state"] == "ended":
@@ -167,7 +185,7 @@ def _record(folder: Path, node: int) -> dict[str, Any]:
     return record
 
 
-def _records(folder: Path) -> Iterator[dict[str, Any]]:
+def _records(folder: Path) -> Iterator[_NodeRecord]:
     """Yields the records of the nodes that have begun and not ended."""
     for path in sorted(folder.glob("node-*.json")):
         record = json.loads(path.read_text(encoding="utf-8"))

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 _STEP = 0.02  # seconds between two looks
 
@@ -40,7 +39,7 @@ class Throttle:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         """Ends, and lets all go on."""
         self._stop.set()
         self._thread.join()

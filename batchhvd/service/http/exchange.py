@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from attrs import field, frozen
+from starlette.types import Receive, Scope, Send
 
 from batchhvd.errors import BadRequestError
 from batchhvd.service.store.records import Record, Store
-
-Document = dict[str, Any]
 
 
 class FileService(Protocol):
     """What the control plane asks of the Azure Files data plane."""
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one HTTP request (ASGI)."""
 
     def sas(self, account: str, share: str, path: str, permission: str, expiry: float) -> str:
@@ -123,11 +122,11 @@ def read_json(body: bytes) -> Any:
     return value
 
 
-def _no_constant(name: str) -> Any:
+def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON number")
 
 
-def _texts(value: Any) -> str:
+def _texts(value: object) -> str:
     if isinstance(value, dict):
         return "".join(map(_texts, [*value, *value.values()]))
     if isinstance(value, list):

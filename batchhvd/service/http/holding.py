@@ -16,7 +16,8 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from batchhvd.service.store.records import Store
 
@@ -28,12 +29,13 @@ LARGEST = 64 * 1024
 
 _STEP = 0.05
 _LINK = re.compile(rb'\?[^"\s]*"')  # signed links differ in each answer
+Gone = asyncio.Future[Message]  # the message that says that the client has left
 
 
 class Holding:
     """An ASGI application around another one."""
 
-    def __init__(self, app: Any, ended: Callable[[str], bool], closing: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, app: ASGIApp, ended: Callable[[str], bool], closing: Callable[[], bool] = lambda: False) -> None:
         """Makes it.
 
         Args:
@@ -43,7 +45,7 @@ class Holding:
         """
         self._app, self._ended, self._closing = app, ended, closing
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope.get("headers") or ()}
         wait = _seconds(headers.get("x-batchhvd-wait", ""))
@@ -61,7 +63,13 @@ class Holding:
             gone.cancel()
 
     async def _hold(
-        self, scope: Any, body: bytes, send: Any, headers: Mapping[str, str], wait: float, gone: asyncio.Future[Any]
+        self,
+        scope: Scope,
+        body: bytes,
+        send: Send,
+        headers: Mapping[str, str],
+        wait: float,
+        gone: Gone,
     ) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait
@@ -89,14 +97,14 @@ def job_over(store: Store) -> Callable[[str], bool]:
 class _Answer:
     """Takes the messages of an answer and passes them on, unless there is no news in them."""
 
-    def __init__(self, send: Any, unless: str, hold: bool) -> None:
+    def __init__(self, send: Send, unless: str, hold: bool) -> None:
         self._send, self._unless, self._hold = send, unless, hold
-        self._start: dict[str, Any] = {}
+        self._start: Message = {}
         self._body = b""
         self._passing = False
         self.withheld = False
 
-    async def __call__(self, message: Any) -> None:
+    async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             await self._begin(message)
         elif self._passing:
@@ -106,7 +114,7 @@ class _Answer:
             if not message.get("more_body"):
                 await self._finish()
 
-    async def _begin(self, message: Any) -> None:
+    async def _begin(self, message: Message) -> None:
         self._start = {**message, "headers": [*message["headers"], (b"x-batchhvd-held", b"1")]}
         if message["status"] == 416 and self._hold:
             self.withheld = True
@@ -124,33 +132,33 @@ class _Answer:
         await self._send({"type": "http.response.body", "body": self._body})
 
 
-def _is_json(start: Any) -> bool:
+def _is_json(start: Message) -> bool:
     return any(
         name.lower() == b"content-type" and value.startswith(b"application/json") for name, value in start["headers"]
     )
 
 
-def _replay(body: bytes, gone: asyncio.Future[Any]) -> Any:
+def _replay(body: bytes, gone: Gone) -> Receive:
     """Returns what stands for ``receive``: the body that was read once, then the client's leaving."""
     messages = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def receive() -> Any:
+    async def receive() -> Message:
         return messages.pop() if messages else await asyncio.shield(gone)
 
     return receive
 
 
-def _joined(body: bytes, receive: Any) -> Any:
+def _joined(body: bytes, receive: Receive) -> Receive:
     """Returns what stands for ``receive``: the beginning of a body that was read already, then what follows."""
     messages = [{"type": "http.request", "body": body, "more_body": True}]
 
-    async def both() -> Any:
+    async def both() -> Message:
         return messages.pop() if messages else await receive()
 
     return both
 
 
-async def _body(receive: Any) -> tuple[bytes, bool]:
+async def _body(receive: Receive) -> tuple[bytes, bool]:
     """Returns a request's body and whether that is all of it; reading stops where it is too large to be held."""
     body, more = b"", True
     while more and len(body) <= LARGEST:

@@ -13,10 +13,9 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from attrs import frozen
 
@@ -68,7 +67,7 @@ class Disk:
         """Returns what is noted of an entry, by its path with links resolved."""
         return self.sidecar.get(_key(target), path, about.st_ino)
 
-    def note(self, target: Target, path: str, about: os.stat_result, facts: Mapping[str, Any]) -> None:
+    def note(self, target: Target, path: str, about: os.stat_result, facts: Facts) -> None:
         """Notes facts of an entry in place of those there are."""
         self.sidecar.put(_key(target), path, about.st_ino, facts)
 

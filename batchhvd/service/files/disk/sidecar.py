@@ -10,11 +10,29 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-Facts = dict[str, Any]
+
+class Facts(TypedDict, total=False):
+    """What is noted of a share, directory or file.
+
+    Attributes:
+        metadata: by name.
+        content: the content's headers, as reads show them.
+        created: when a client says that it was made, in nanoseconds since 1970.
+        copy: the headers that tell of the last copy into it.
+        quota: of a share, in GiB.
+        limit: of a share, the bytes that its files may have in all, while a fire drill goes on.
+    """
+
+    metadata: dict[str, str]
+    content: dict[str, str]
+    created: int | None
+    copy: dict[str, str]
+    quota: int | None
+    limit: int | None
+
 
 _SCHEMA = """CREATE TABLE IF NOT EXISTS entry (
     share TEXT NOT NULL, path TEXT NOT NULL, inode INTEGER NOT NULL, facts TEXT NOT NULL, PRIMARY KEY (share, path)
@@ -36,7 +54,7 @@ class Sidecar:
         row = self._run("SELECT inode, facts FROM entry WHERE share = ? AND path = ?", share, _text(path))
         return json.loads(row[1]) if row and row[0] == _signed(inode) else {}
 
-    def put(self, share: str, path: str, inode: int, facts: Mapping[str, Any]) -> None:
+    def put(self, share: str, path: str, inode: int, facts: Facts) -> None:
         """Notes facts in place of those there are; nothing is kept of what is empty."""
         kept = {name: value for name, value in facts.items() if value not in ({}, None, "")}
         if not kept:

@@ -27,8 +27,7 @@ def copy(disk: Disk, request: Request) -> Response:
         content.copy(fd, staged.fd)
         content.stamp(staged.fd)
         receipt = _receipt(request, staged.fd)
-        said = {name: value for name, value in noted(request).items() if value}
-        about = enter(disk, request, place, staged, {**facts, **said, "copy": receipt})
+        about = enter(disk, request, place, staged, {**facts, **_said(request), "copy": receipt})
     return Response(202, {**written(about), **{name: receipt[name] for name in ("x-ms-copy-id", "x-ms-copy-status")}})
 
 
@@ -61,6 +60,18 @@ def abort(disk: Disk, request: Request) -> Response:
 def _source(disk: Disk, source: Target) -> Iterator[tuple[int, Facts]]:
     with tree.file(disk.share(source), source.names) as (fd, place):
         yield fd, disk.facts(source, place.path, os.fstat(fd))
+
+
+def _said(request: Request) -> Facts:
+    """Returns what a request says about the copy; the source's own facts stand for the rest."""
+    noted_now, said = noted(request), Facts()
+    if noted_now["metadata"]:
+        said["metadata"] = noted_now["metadata"]
+    if noted_now["content"]:
+        said["content"] = noted_now["content"]
+    if noted_now["created"]:
+        said["created"] = noted_now["created"]
+    return said
 
 
 def _receipt(request: Request, fd: int) -> dict[str, str]:

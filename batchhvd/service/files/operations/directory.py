@@ -8,6 +8,7 @@ from email.utils import formatdate
 
 from batchhvd.service.files.disk import tree
 from batchhvd.service.files.disk.disk import Disk
+from batchhvd.service.files.disk.sidecar import Facts
 from batchhvd.service.files.disk.tree import Spot
 from batchhvd.service.files.operations.properties import (
     attributes,
@@ -29,7 +30,7 @@ def create(disk: Disk, request: Request) -> Response:
     """Makes one directory; its parent must be there."""
     if not request.target.names:
         raise refusal("ResourceAlreadyExists", "Every share has its root.")
-    facts = {"metadata": request.metadata(), "created": time_in(request, "x-ms-file-creation-time")}
+    facts = Facts(metadata=request.metadata(), created=time_in(request, "x-ms-file-creation-time"))
     with tree.spot(disk.share(request.target), request.target.names) as place:
         os.mkdir(place.name, dir_fd=place.fd)
         about = place.stat()

@@ -35,7 +35,7 @@ def list_shares(disk: Disk, request: Request) -> Response:
 
 def create(disk: Disk, request: Request) -> Response:
     """Makes a share."""
-    share, facts = disk.share(request.target), {"metadata": request.metadata(), "quota": _quota(request)}
+    share, facts = disk.share(request.target), Facts(metadata=request.metadata(), quota=_quota(request))
     share.parent.mkdir(parents=True, exist_ok=True)
     try:
         share.mkdir()

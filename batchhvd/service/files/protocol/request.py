@@ -8,10 +8,10 @@ import hmac
 import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from attrs import field, frozen
+from starlette.types import Scope
 
 from batchhvd.service.files.protocol.refusal import refusal
 from batchhvd.wire.facts.hosts import ACCOUNT_NAME
@@ -129,7 +129,7 @@ class Request:
             raise refusal("Md5Mismatch")
 
 
-def read(scope: Mapping[str, Any]) -> Request:
+def read(scope: Scope) -> Request:
     """Returns an ASGI scope as a request without its body.
 
     The path is taken raw: account and share are cut off before anything is decoded, because clients send the separators
@@ -189,7 +189,7 @@ def _names(rest: str) -> tuple[str, ...]:
     return names
 
 
-def _scheme(scope: Mapping[str, Any], headers: Mapping[str, str]) -> str:
+def _scheme(scope: Scope, headers: Mapping[str, str]) -> str:
     """Returns the scheme that the client used, which a proxy with TLS before the service tells."""
     forwarded = headers.get("x-forwarded-proto", "").lower()
     return forwarded if forwarded in ("http", "https") else str(scope.get("scheme", "http"))

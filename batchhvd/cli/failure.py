@@ -1,0 +1,35 @@
+"""A job's failure, as the command line tells it: the reason, the last lines, and the next command."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from batchhvd.wire.facts.causes import CAUSE_OF_CODE, REMEDIES, Cause
+
+if TYPE_CHECKING:
+    from batchhvd import Job
+    from batchhvd.errors import JobFailedError
+
+_SHOWN = 10  # lines of the failed rank
+
+
+def described(job: Job, error: JobFailedError) -> str:
+    """Returns why a job failed and the last lines of the rank that failed."""
+    reason = error.reasons[0] if error.reasons else "the service gave no reason"
+    return "\n    ".join([f"job {job.name!r} failed: {reason.rstrip('.')}", *error.tail[-_SHOWN:]])
+
+
+def next_step(job: Job) -> str:
+    """Returns what to do about a job that failed, in commands."""
+    code = job.errors[0].code if job.errors else ""
+    remedy = REMEDIES[CAUSE_OF_CODE.get(code, Cause.UNKNOWN)]
+    return f"Next: {remedy.shell}\n`batchhvd job explain {job.name}` shows the evidence"
+
+
+def end_as(job: Job, error: JobFailedError) -> NoReturn:
+    """Says on stderr why a job failed and what to do, and ends with the job's exit code."""
+    click.secho(described(job, error), fg="red", err=True)
+    click.echo(next_step(job), err=True)
+    raise click.exceptions.Exit(error.exit_code or 1) from error

@@ -1,0 +1,42 @@
+"""What the command line says of a job that failed."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import click
+import pytest
+from attrs import frozen
+
+from batchhvd import Job, Reason
+from batchhvd.cli import failure
+from batchhvd.errors import JobFailedError
+
+
+@frozen
+class Failed:
+    """What is asked of a job that failed."""
+
+    errors: tuple[Reason, ...]
+    name: str = "ä"
+
+
+def test_the_next_step_is_a_command_and_the_exit_code_is_the_jobs(capsys: pytest.CaptureFixture[str]) -> None:
+    job = cast(Job, Failed((Reason("ScriptNotFound", "There is no x.py."),)))
+    error = JobFailedError(
+        "Call its explain()", exit_code=2, reasons=["There is no x.py."], tail=[str(number) for number in range(12)]
+    )
+    with pytest.raises(click.exceptions.Exit) as ended:
+        failure.end_as(job, error)
+    assert ended.value.exit_code == 2
+    said = capsys.readouterr().err
+    assert said.splitlines()[:3] == ["job 'ä' failed: There is no x.py", "    2", "    3"]
+    assert "Next: upload the script" in said
+    assert "batchhvd share upload" in said
+    assert "explain()" not in said
+
+
+def test_a_failure_without_a_reason_points_to_the_files() -> None:
+    job = cast(Job, Failed(()))
+    assert failure.described(job, JobFailedError("x")) == "job 'ä' failed: the service gave no reason"
+    assert "batchhvd job files" in failure.next_step(job)
