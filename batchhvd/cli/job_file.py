@@ -33,7 +33,7 @@ def plan(
     mounts: tuple[str, ...],
     form: Format,
 ) -> None:
-    """Checks a job.json and says what it would do, without submitting it.
+    """Checks what a job.json would do, without submitting it.
 
     FILE is the job.json; group, workspace, experiment and cluster say where it would run. Ends with exit code 1 if
     the job would fail.
@@ -59,7 +59,7 @@ def plan(
 )
 @with_context
 def export(context: CliContext, file: str, engine: str, account: str | None) -> None:
-    """Prints the script or command that an engine would run for a job.json."""
+    """Prints what an engine would run for a job.json."""
     from batchhvd import JobSpec
     from batchhvd.cli.spec_file import spoken
 

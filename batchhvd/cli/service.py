@@ -115,7 +115,7 @@ def _root(context: CliContext) -> str:
 @shown
 @with_context
 def status(context: CliContext, page: bool) -> list[dict[str, str]] | None:
-    """Shows whether the local service runs, and its clusters and jobs.
+    """Lists the clusters and jobs of the local service.
 
     Starts nothing; ends with exit code 4 if no service runs. The link of --open contains the token: keep it secret.
     """
