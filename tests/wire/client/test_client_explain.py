@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from batchhvd import Horovod, Job, NotFoundError, ResourceGroup
-from batchhvd.advice.explain import Cause
+from batchhvd import Cause, Horovod, Job, NotFoundError, ResourceGroup
 
 
 def ended(job: Job) -> Job:
