@@ -1,7 +1,8 @@
 """What a job would do, said before anything is done: nodes, ranks, command, variables, files, and what looks odd.
 
-``Experiment.plan_job`` gathers the facts and calls ``make``; nothing is created. The service itself reports what it would
-reject, in a dry run; this module adds what only the client knows: the files on the shares, and what all of it means.
+``Experiment.plan_job`` gathers the facts and calls ``make``; nothing is created. The service itself reports what it
+would reject, in a dry run; this module adds what only the client knows: the files on the shares, and what all of it
+means.
 """
 
 from __future__ import annotations
