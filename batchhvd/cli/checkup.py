@@ -1,4 +1,4 @@
-"""Says what of batchhvd works on this machine, and the command that mends what does not."""
+"""Checks what of batchhvd works on this machine, and names the command that fixes what does not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from attrs import frozen
 
 from batchhvd._version import __version__
 
-_CHECK_SECONDS = 180.0  # the proof starts every Keras backend that is there, twice each
+_CHECK_SECONDS = 180.0  # the check starts every installed Keras backend twice
 _PACKAGES = {
     "client": (("azure-mgmt-batchai", "azure-mgmt-resource", "azure-mgmt-storage", "azure-storage-file-share"), ""),
     "service": (("starlette", "uvicorn", "httptools", "cryptography"), "[service]"),
@@ -27,34 +27,34 @@ _SLURM = ("sbatch", "squeue", "srun", "scancel")
 
 @frozen
 class CheckResult:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        what: its name.
-        state: ``"ok"``, ``"missing"`` (something cannot be done), or ``"optional"`` (missing, and needed by few).
-        found: what is there, or what is not.
-        mend: the command that mends it, or "".
+        what: what was checked.
+        state: ``"ok"``, ``"missing"`` (a feature does not work), or ``"optional"`` (missing, and rarely needed).
+        found: what was found, or what is missing.
+        fix: the command that fixes it, or "".
     """
 
     what: str
     state: str
     found: str
-    mend: str = ""
+    fix: str = ""
 
     def __str__(self) -> str:
-        """Says it in a line, with the command below where there is one."""
+        """Returns the result in a line, followed by the command if there is one."""
         mark = {"ok": "✓", "optional": "–"}.get(self.state, "✗")
-        return f"{mark} {self.what:<14} {self.found}" + (f"\n{'':17}mend it with: {self.mend}" if self.mend else "")
+        return f"{mark} {self.what:<14} {self.found}" + (f"\n{'':17}fix it with: {self.fix}" if self.fix else "")
 
 
 def examine() -> list[CheckResult]:
-    """Looks at everything; starts Horovod on two ranks, which takes some seconds."""
+    """Runs all checks; starts Horovod on two ranks, which takes some seconds."""
     return [_machine(), *_packages(), _backend(), _horovod(), _slurm(), _mpi()]
 
 
-def healthy(findings: Sequence[CheckResult]) -> bool:
-    """Whether nothing is missing that the tutorial needs."""
-    return all(finding.state != "missing" for finding in findings)
+def healthy(results: Sequence[CheckResult]) -> bool:
+    """Whether everything that the tutorial needs is installed."""
+    return all(result.state != "missing" for result in results)
 
 
 def _machine() -> CheckResult:
@@ -81,7 +81,7 @@ def _backend() -> CheckResult:
 
 
 def _horovod() -> CheckResult:
-    """Asks the trainer's installer, as a process: it brings whole frameworks along."""
+    """Runs the trainer's installer as a process, because it imports whole frameworks."""
     command = [sys.executable, "-m", "batchhvd.trainer.install"]
     try:
         done = subprocess.run(

@@ -16,49 +16,65 @@ if TYPE_CHECKING:
 
 @click.group()
 def cluster() -> None:
-    """Clusters: nodes of one kind that run jobs."""
+    """Clusters: nodes of one size that run jobs."""
 
 
 def sized(command: Command) -> Command:
-    """Gives a command the options that say how many nodes."""
-    command = click.option("--max", "maximum", type=click.IntRange(0), help="scale by itself up to so many")(command)
-    command = click.option("--min", "minimum", type=click.IntRange(0), help="scale by itself down to so many")(command)
-    return click.option("-t", "--target", "--nodes", "target", type=click.IntRange(0), help="how many nodes")(command)
+    """Adds the options for the number of nodes to a command."""
+    command = click.option("--max", "maximum", type=click.IntRange(0), help="scale automatically up to this number")(
+        command
+    )
+    command = click.option("--min", "minimum", type=click.IntRange(0), help="scale automatically down to this number")(
+        command
+    )
+    return click.option("-t", "--target", "--nodes", "target", type=click.IntRange(0), help="the number of nodes")(
+        command
+    )
 
 
 def nodes(target: int | None, minimum: int | None, maximum: int | None) -> int | AutoScale | None:
-    """Returns the number of nodes, or the limits, that the options say; None where they say none.
+    """Returns the number of nodes or the limits that the options give; None if they give neither.
 
     Raises:
-        click.UsageError: they contradict one another.
+        click.UsageError: the options contradict one another.
     """
     from batchhvd import AutoScale
 
     if (minimum is None) != (maximum is None):
-        raise click.UsageError("--min and --max go together")
+        raise click.UsageError("give both --min and --max")
     if minimum is None or maximum is None:
         return target
     if target is not None:
-        raise click.UsageError("give --target, or --min and --max")
+        raise click.UsageError("give either --target, or --min and --max")
     return AutoScale(minimum, maximum)
 
 
 @cluster.command("create")
 @click.argument("name")
 @scope("group", "workspace")
-@click.option("-f", "--config-file", type=click.Path(dir_okay=False), help="a cluster.json; options win over it")
-@click.option("-s", "--vm-size", help="the kind of machine, such as Standard_NC6")
-@click.option("--vm-priority", type=click.Choice(["dedicated", "lowpriority"]), help="what it costs to be thrown out")
+@click.option(
+    "-f", "--config-file", type=click.Path(dir_okay=False), help="a cluster.json; the other options override it"
+)
+@click.option("-s", "--vm-size", help="the size of the machines, such as Standard_NC6")
+@click.option(
+    "--vm-priority",
+    type=click.Choice(["dedicated", "lowpriority"]),
+    help="dedicated, or lowpriority (cheaper, may be evicted)",
+)
 @click.option("-u", "--user-name", help="the administrator's name on the nodes")
-@click.option("--ssh-key", help="the administrator's public key, or the path of its file")
-@click.option("--storage-account-name", envvar="AZURE_BATCHAI_STORAGE_ACCOUNT", help="for the file's placeholder")
-@click.option("--wait", is_flag=True, help="wait until its nodes are ready")
+@click.option("--ssh-key", help="the administrator's public key, or the path to its file")
+@click.option(
+    "--storage-account-name",
+    envvar="AZURE_BATCHAI_STORAGE_ACCOUNT",
+    help="replaces <AZURE_BATCHAI_STORAGE_ACCOUNT> in the file",
+)
+@click.option("--wait", is_flag=True, help="wait until the nodes are ready")
 @sized
 @shown
 @with_context
 def create(context: CliContext, name: str, group: str, workspace: str, wait: bool, **options: Any) -> Cluster:
-    """Creates a cluster, or shows the one that is there; its nodes come while you go on."""
-    spec = _spec(**options)  # a mistake in it is said before a service is started for it
+    """Creates the cluster NAME, or shows it if it exists; does not wait for its nodes."""
+    spec = _spec(**options)  # reports a mistake before a service is started
     made = context.workspace(group, workspace).create_cluster(name, spec)
     return made.wait(timeout=3600, report=context.report()) if wait else made
 
@@ -100,7 +116,7 @@ def _key(text: str) -> str:
 @click.argument("name")
 @scope("group", "workspace")
 @sized
-@click.option("--wait", is_flag=True, help="wait until the nodes have come or gone")
+@click.option("--wait", is_flag=True, help="wait until the nodes have been added or removed")
 @shown
 @with_context
 def resize(
@@ -113,10 +129,10 @@ def resize(
     minimum: int | None,
     maximum: int | None,
 ) -> Cluster:
-    """Changes how many nodes it has; 0 frees them all and keeps the cluster."""
+    """Changes the number of nodes of the cluster NAME; 0 frees all nodes and keeps the cluster."""
     wanted = nodes(target, minimum, maximum)
     if wanted is None:
-        raise click.UsageError("give --target, or --min and --max")
+        raise click.UsageError("give either --target, or --min and --max")
     resized = context.workspace(group, workspace).cluster(name).resize(wanted)
     return resized.wait(timeout=3600, report=context.report()) if wait else resized
 
@@ -128,19 +144,19 @@ def resize(
 @shown
 @with_context
 def wait(context: CliContext, name: str, group: str, workspace: str, timeout: float | None) -> Cluster:
-    """Waits until all its nodes are ready."""
+    """Waits until all nodes of the cluster NAME are ready."""
     found = context.workspace(group, workspace).cluster(name)
     return found.wait(timeout=timeout, report=context.report())
 
 
 @cluster.command("explain")
 @click.argument("name")
-@click.option("--node", help="one of its nodes, by name")
+@click.option("--node", help="explain this node only")
 @scope("group", "workspace")
 @shown
 @with_context
 def explain(context: CliContext, name: str, node: str | None, group: str, workspace: str) -> Verdict:
-    """Says why it is as it is, and what to do next."""
+    """Explains the state of the cluster NAME, and what to do next."""
     return context.workspace(group, workspace).cluster(name).explain(node).for_shell()
 
 

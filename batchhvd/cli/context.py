@@ -1,4 +1,4 @@
-"""What every command knows: where the service is, and which group, workspace and experiment is meant."""
+"""What every command knows: which service, and which group, workspace and experiment."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Command = TypeVar("Command", bound=Callable[..., object])
 
 @define
 class CliContext:
-    """The options that stand before the command.
+    """The options before the command.
 
     Attributes:
-        root: the local service's folder, or None for the usual one.
+        root: the local service's folder, or None for the default.
         endpoint: another service's URL, or None for the local one.
         subscription: the subscription's id, or None.
-        progress: whether bars may move where the output is a terminal.
+        progress: whether progress is shown if the output is a terminal.
     """
 
     root: str | None = None
@@ -33,7 +33,7 @@ class CliContext:
     progress: bool = True
 
     def session(self) -> Session:
-        """Returns a session; starts the local service where none runs and no other endpoint is given."""
+        """Returns a session; starts the local service if it does not run and no other endpoint is given."""
         import batchhvd
 
         if self.endpoint:
@@ -41,29 +41,29 @@ class CliContext:
         return batchhvd.local(self.root)
 
     def console(self, *, stderr: bool = False) -> Console:
-        """Returns the terminal, or what stands for it."""
+        """Returns the console for stdout or stderr."""
         from rich.console import Console
 
         return Console(stderr=stderr, highlight=False)
 
     def group(self, group: str) -> ResourceGroup:
-        """Returns a handle on a group."""
+        """Returns a handle to a group."""
         return self.session().group(group)
 
     def workspace(self, group: str, workspace: str) -> Workspace:
-        """Returns a handle on a workspace."""
+        """Returns a handle to a workspace."""
         return self.group(group).workspace(workspace)
 
     def experiment(self, group: str, workspace: str, experiment: str) -> Experiment:
-        """Returns a handle on an experiment."""
+        """Returns a handle to an experiment."""
         return self.workspace(group, workspace).experiment(experiment)
 
     def storage(self, group: str, account: str) -> StorageAccount:
-        """Returns a handle on a storage account."""
+        """Returns a handle to a storage account."""
         return self.group(group).storage_account(account)
 
     def report(self) -> Callable[[str], None] | None:
-        """Returns what says what is waited for, on stderr; None where nobody would see it."""
+        """Returns a function that prints on stderr what a command is waiting for; None without a terminal."""
         return _tell if self.progress and self.console(stderr=True).is_terminal else None
 
 
@@ -72,7 +72,7 @@ def _tell(line: str) -> None:
 
 
 def with_context(command: Callable[..., object]) -> Callable[..., object]:
-    """Gives a command, as its first argument, the options that stand before it."""
+    """Passes the options before a command to it as its first argument."""
     return click.make_pass_decorator(CliContext, ensure=True)(command)
 
 
@@ -98,7 +98,7 @@ _SCOPES = {
 
 
 def scope(*names: str) -> Callable[[Command], Command]:
-    """Gives a command the options that say in which group, workspace, experiment or account it works."""
+    """Adds the options for the group, workspace, experiment or account to a command."""
 
     def give(command: Command) -> Command:
         for name in reversed(names):

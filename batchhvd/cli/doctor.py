@@ -14,18 +14,18 @@ from batchhvd.cli.printing import Format, formatted
 @formatted
 @with_context
 def doctor(context: CliContext, form: Format) -> None:
-    """Says what is missing here, and how to mend it.
+    """Checks this machine: what is missing, and how to fix it.
 
-    Ends with exit code 1 where something is missing that the tutorial needs.
+    Ends with exit code 1 if anything that the tutorial needs is missing.
     """
     from batchhvd.cli import checkup as examination
 
     console = context.console(stderr=True)
     with console.status("examining …") if context.progress and console.is_terminal else nullcontext():
-        findings = examination.examine()
+        results = examination.examine()
     if form.chosen:
-        form.show(findings)
+        form.show(results)
     else:
-        click.echo("\n".join(map(str, findings)))
-    if not examination.healthy(findings):
+        click.echo("\n".join(map(str, results)))
+    if not examination.healthy(results):
         raise click.exceptions.Exit(1)

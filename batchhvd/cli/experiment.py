@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def experiment() -> None:
-    """Experiments: jobs that are looked at together."""
+    """Experiments: jobs that belong together."""
 
 
 @experiment.command("create")
@@ -25,7 +25,7 @@ def experiment() -> None:
 @shown
 @with_context
 def create(context: CliContext, name: str, group: str, workspace: str) -> Experiment:
-    """Creates an experiment, or shows the one that is there."""
+    """Creates the experiment NAME, or shows it if it exists."""
     return context.workspace(group, workspace).create_experiment(name)
 
 

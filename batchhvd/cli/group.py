@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def group() -> None:
-    """Resource groups: what is deleted together."""
+    """Resource groups: resources that are deleted together."""
 
 
 @group.command("create")
@@ -26,7 +26,7 @@ def group() -> None:
 @shown
 @with_context
 def create(context: CliContext, name: str, location: str, tags: dict[str, str]) -> ResourceGroup:
-    """Creates a group, or shows the one that is there."""
+    """Creates the group NAME, or shows it if it exists."""
     return context.session().create_group(name, location=location, tags=tags)
 
 

@@ -22,20 +22,24 @@ _HERE = ("group", "workspace", "experiment")
 
 @click.group()
 def job() -> None:
-    """Jobs: what runs, how it stands, what it writes."""
+    """Jobs: submit, follow and understand them."""
 
 
 def described(command: Command) -> Command:
-    """Gives a command the options that a job.json may need."""
+    """Adds the options that a job.json may need to a command."""
     command = click.option(
-        "--mount", "mounts", multiple=True, metavar="PATH=ACCOUNT/SHARE", help="a share for a path of the file"
+        "--mount",
+        "mounts",
+        multiple=True,
+        metavar="PATH=ACCOUNT/SHARE",
+        help="the share to mount at a path of the file",
     )(command)
     command = click.option(
         "--storage-account-name",
         "account",
         envvar="AZURE_BATCHAI_STORAGE_ACCOUNT",
         show_envvar=True,
-        help="stands for <AZURE_BATCHAI_STORAGE_ACCOUNT> in the file",
+        help="replaces <AZURE_BATCHAI_STORAGE_ACCOUNT> in the file",
     )(command)
     return click.option(
         "-c", "--cluster", required=True, envvar="BATCHHVD_CLUSTER", show_envvar=True, help="the cluster to run on"
@@ -47,7 +51,7 @@ def described(command: Command) -> Command:
 @click.option("-n", "--name", help="the job's name (default: the file's, without .json)")
 @scope(*_HERE)
 @described
-@click.option("--follow", is_flag=True, help="show its log until it has ended, and end with its exit code")
+@click.option("--follow", is_flag=True, help="show the log until the job ends, then exit with its exit code")
 @shown
 @with_context
 def submit(
@@ -83,10 +87,12 @@ job.add_command(submit, "create")
 @click.argument("name")
 @scope(*_HERE)
 @click.option("-f", "--file", default="stdout.txt", show_default=True, help="which log file")
-@click.option("--output-directory", default="stdouterr", show_default=True, help="the id of the directory it is in")
-@click.option("--follow/--no-follow", default=True, help="go on until the job has ended (the default), or end now")
-@click.option("--cursor", type=click.IntRange(0), default=0, help="begin with this byte")
-@click.option("--bars/--no-bars", default=True, help="show progress bars as bars, in a terminal")
+@click.option("--output-directory", default="stdouterr", show_default=True, help="the id of its output directory")
+@click.option(
+    "--follow/--no-follow", default=True, help="continue until the job has ended (the default), or print what there is"
+)
+@click.option("--cursor", type=click.IntRange(0), default=0, help="start at this byte")
+@click.option("--bars/--no-bars", default=True, help="show progress as bars, in a terminal")
 @with_context
 def logs(
     context: CliContext,
@@ -100,7 +106,7 @@ def logs(
     cursor: int,
     bars: bool,
 ) -> None:
-    """Shows a log file of the job NAME as it is written."""
+    """Shows a log file of the job NAME while it is written."""
     found = context.experiment(group, workspace, experiment).job(name)
     if follow:
         _follow(context, found, file, cursor=cursor, bars=bars, output=output_directory)
@@ -108,13 +114,15 @@ def logs(
     found.refresh()
     match = [one for one in found.files(output_directory) if one.name == file]
     if not match:
-        raise click.UsageError(f"job {name} has written no {file} yet; `batchhvd job files {name}` lists what there is")
+        raise click.UsageError(
+            f"job {name} has not written {file} yet; list its files with `batchhvd job files {name}`"
+        )
     sys.stdout.buffer.write(match[0].read()[cursor:])
     sys.stdout.buffer.flush()
 
 
 def _follow(context: CliContext, found: Job, file: str, *, cursor: int, bars: bool, output: str = "stdouterr") -> None:
-    """Shows a log; Ctrl-C ends the showing only."""
+    """Shows a log; Ctrl-C does not end the job."""
     from batchhvd.views import terminal
 
     spec, live = found.refresh().spec, context.progress and bars
@@ -124,12 +132,12 @@ def _follow(context: CliContext, found: Job, file: str, *, cursor: int, bars: bo
             for text in stream:
                 follower.write(text)
         except KeyboardInterrupt:
-            click.secho(f"\nthe job goes on; read on with --cursor {stream.cursor}", fg="yellow", err=True)
+            click.secho(f"\nthe job continues; resume the log with --cursor {stream.cursor}", fg="yellow", err=True)
             raise
 
 
 def _end(found: Job) -> None:
-    """Ends the program as the job has ended."""
+    """Ends the program with the job's exit code."""
     from batchhvd.errors import JobFailedError
 
     try:
@@ -146,7 +154,7 @@ def _end(found: Job) -> None:
 @shown
 @with_context
 def wait(context: CliContext, name: str, until: str, timeout: float | None, **where: str) -> Job:
-    """Waits for the job NAME; ends with its exit code where it failed."""
+    """Waits for the job NAME; ends with its exit code if it failed."""
     from batchhvd.errors import JobFailedError
 
     found = context.experiment(**where).job(name)
@@ -162,7 +170,7 @@ def wait(context: CliContext, name: str, until: str, timeout: float | None, **wh
 @formatted
 @with_context
 def metrics(context: CliContext, name: str, form: Format, **where: str) -> None:
-    """Lists what the job NAME has said of each epoch."""
+    """Lists what the job NAME reported for each epoch."""
     found = context.experiment(**where).job(name).metrics()
     if form.chosen or not found:
         form.show(list(found))
@@ -190,7 +198,7 @@ def files(context: CliContext, name: str, output_directory: str, folder: str, **
 @shown
 @with_context
 def explain(context: CliContext, name: str, **where: str) -> Verdict:
-    """Says why the job NAME waits or failed, and what to do next."""
+    """Explains why the job NAME waits or failed, and what to do next."""
     return context.experiment(**where).job(name).explain().for_shell()
 
 
@@ -218,7 +226,7 @@ def export(context: CliContext, name: str, file: str, **where: str) -> None:
 @shown
 @with_context
 def terminate(context: CliContext, name: str, **where: str) -> Job:
-    """Ends the job NAME and waits until no rank runs."""
+    """Terminates the job NAME and waits until its ranks have ended."""
     return context.experiment(**where).job(name).terminate()
 
 

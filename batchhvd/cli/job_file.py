@@ -33,10 +33,10 @@ def plan(
     mounts: tuple[str, ...],
     form: Format,
 ) -> None:
-    """Says what a job.json would do, and does nothing.
+    """Checks what a job.json would do, without submitting it.
 
-    FILE is the job.json; group, workspace, experiment and cluster say where it would run. Ends with exit code 1 where
-    something would make it fail.
+    FILE is the job.json; group, workspace, experiment and cluster say where it would run. Ends with exit code 1 if
+    the job would fail.
     """
     from batchhvd.cli.spec_file import job_spec
 
@@ -51,7 +51,12 @@ def plan(
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--engine", default="slurm", show_default=True, help="slurm or horovodrun")
-@click.option("--storage-account-name", "account", envvar="AZURE_BATCHAI_STORAGE_ACCOUNT", help="for the placeholder")
+@click.option(
+    "--storage-account-name",
+    "account",
+    envvar="AZURE_BATCHAI_STORAGE_ACCOUNT",
+    help="replaces <AZURE_BATCHAI_STORAGE_ACCOUNT> in the file",
+)
 @with_context
 def export(context: CliContext, file: str, engine: str, account: str | None) -> None:
     """Prints what an engine would run for a job.json."""

@@ -1,7 +1,7 @@
-"""The command line: the same verbs as in Python, a table for people, JSON for programs.
+"""The command line: the verbs of the Python classes; prints tables for people, JSON for programs.
 
-Exit codes: 0 done; 1 refused or failed; 2 wrong arguments or a wrong file; 3 not found; 4 the service does not answer;
-5 waited too long; 130 interrupted. ``job wait`` and ``job submit --follow`` end with the job's own exit code.
+Exit codes: 0 done; 1 rejected or failed; 2 wrong arguments or a wrong file; 3 not found; 4 the service does not answer;
+5 timed out; 130 interrupted. ``job wait`` and ``job submit --follow`` end with the job's own exit code.
 """
 
 from __future__ import annotations
@@ -45,21 +45,30 @@ class InOrder(click.Group):
 @click.group(
     cls=InOrder,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 done, 1 refused or failed, 2 wrong arguments or file, 3 not found, 4 no answer, "
-    "5 waited too long, 130 interrupted. job wait and job submit --follow end with the job's own.",
+    epilog="Exit codes: 0 done, 1 rejected or failed, 2 wrong arguments or file, 3 not found, 4 no answer, "
+    "5 timed out, 130 interrupted. job wait and job submit --follow end with the job's own.",
 )
 @click.version_option(__version__, prog_name="batchhvd")
 @click.option("--root", envvar="BATCHHVD_ROOT", show_envvar=True, help="the local service's folder")
-@click.option("--endpoint", envvar="BATCHHVD_ENDPOINT", show_envvar=True, help="another service's URL")
-@click.option("--subscription", envvar="AZURE_SUBSCRIPTION_ID", show_envvar=True, help="for another service")
+@click.option("--endpoint", envvar="BATCHHVD_ENDPOINT", show_envvar=True, help="the URL of another service")
 @click.option(
-    "--progress/--no-progress", default=True, envvar="BATCHHVD_PROGRESS", show_envvar=True, help="bars that move"
+    "--subscription",
+    envvar="AZURE_SUBSCRIPTION_ID",
+    show_envvar=True,
+    help="the subscription's id, for another service",
+)
+@click.option(
+    "--progress/--no-progress",
+    default=True,
+    envvar="BATCHHVD_PROGRESS",
+    show_envvar=True,
+    help="show progress in a terminal",
 )
 @click.pass_context
 def main_group(
     context: click.Context, root: str | None, endpoint: str | None, subscription: str | None, progress: bool
 ) -> None:
-    """Batch AI's resources, its Horovod tutorial and its jobs, on this machine or on a cluster."""
+    """Batch AI's resources, jobs and Horovod tutorial, on this machine or on a cluster."""
     context.obj = CliContext(root, endpoint, subscription, progress)
 
 
@@ -83,13 +92,13 @@ for command in (
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs a command line and ends the program with its exit code; a user's mistake is one line on stderr."""
+    """Runs a command line and ends the program with its exit code; a user's mistake prints one line on stderr."""
     sys.exit(run(arguments))
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Runs a command line and returns its exit code."""
-    # What the Azure packages log on their way to an error is in the error, or of no use to people.
+    # What the Azure packages log before an error is in the error, or of no use to people.
     logging.getLogger("azure").addHandler(logging.NullHandler())
     try:
         code = main_group.main(arguments, prog_name="batchhvd", standalone_mode=False)

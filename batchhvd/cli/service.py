@@ -1,4 +1,4 @@
-"""``serve`` and ``status``: the local service as a process, and what it holds."""
+"""``serve`` and ``status``: the local service as a process, and its contents."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ NOT_RUNNING = 4
 
 
 @click.command()
-@click.option("--engine", default="processes", show_default=True, help="what runs the jobs")
-@click.option("--option", "engine_options", multiple=True, metavar="NAME=VALUE", help="a setting of the engine")
+@click.option("--engine", default="processes", show_default=True, help="the engine that runs the jobs")
+@click.option("--option", "engine_options", multiple=True, metavar="NAME=VALUE", help="an option of the engine")
 @click.option(
     "--prepare",
     type=click.Choice(["overlay", "host", "skip"]),
     default="overlay",
     show_default=True,
-    help="where job preparations run: in a layer over this machine's files (root), on the machine itself, nowhere",
+    help="where job preparations run: in an overlay of this machine's files (root), on the machine itself, nowhere",
 )
 @click.option(
     "--allow-directory",
@@ -38,10 +38,12 @@ NOT_RUNNING = 4
     help="a directory of this machine that jobs may mount, with all below it",
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="the port (default: a free one)")
-@click.option("--idle", type=click.FloatRange(0), default=0, metavar="SECONDS", help="end when not needed so long")
-@click.option("--tls", is_flag=True, help="also speak https, and be the proxy for Azure's own names")
-@click.option("--detach", is_flag=True, help="return as soon as it answers")
-@click.option("--stop", is_flag=True, help="end the one that runs")
+@click.option(
+    "--idle", type=click.FloatRange(0), default=0, metavar="SECONDS", help="end after being idle for this long"
+)
+@click.option("--tls", is_flag=True, help="also serve https, and act as the proxy for Azure's host names")
+@click.option("--detach", is_flag=True, help="return as soon as the service answers")
+@click.option("--stop", is_flag=True, help="stop the running service")
 @with_context
 def serve(
     context: CliContext,
@@ -57,7 +59,7 @@ def serve(
 ) -> None:
     """Runs the local service until Ctrl-C.
 
-    Its jobs go on without it, and the next service finds them.
+    Its jobs continue when it ends, and the next service finds them.
     """
     from batchhvd.wire import local_service
 
@@ -82,7 +84,7 @@ def serve(
 
 
 def _announce(process: subprocess.Popen[bytes], root: str) -> None:
-    """Waits until the service answers and says where."""
+    """Waits until the service answers, and prints its address."""
     from batchhvd.errors import UnavailableError
     from batchhvd.wire import local_service
 
@@ -109,15 +111,13 @@ def _root(context: CliContext) -> str:
 
 
 @click.command()
-@click.option(
-    "--open", "page", is_flag=True, help="print the status page's link, and open it where there is a terminal"
-)
+@click.option("--open", "page", is_flag=True, help="print the link to the status page, and open it from a terminal")
 @shown
 @with_context
 def status(context: CliContext, page: bool) -> list[dict[str, str]] | None:
-    """Says whether the local service runs, and what is in it.
+    """Lists the clusters and jobs of the local service.
 
-    Starts nothing; ends with exit code 4 where none runs. The link of --open holds the token: keep it to yourself.
+    Starts nothing; ends with exit code 4 if no service runs. The link of --open contains the token: keep it secret.
     """
     from batchhvd.wire import local_service
 
@@ -136,9 +136,9 @@ def status(context: CliContext, page: bool) -> list[dict[str, str]] | None:
 
 
 def _open(found: LocalService) -> None:
-    """Prints the page's link; where somebody sits at a terminal, a browser opens it.
+    """Prints the link to the page, and opens it in a browser if stdout is a terminal.
 
-    The browser is given a file that leads to the page, because every user of the machine can see its arguments.
+    The browser gets a file that redirects to the page, because every user of the machine can see its arguments.
     """
     token = (Path(found.root) / "token").read_text(encoding="ascii").strip()
     link = f"{found.endpoint}/#{token}"
@@ -150,7 +150,7 @@ def _open(found: LocalService) -> None:
 
 
 def _lead(path: Path, link: str) -> Path:
-    """Writes a page for the owner's eyes only that leads on to a link."""
+    """Writes a page that only its owner can read and that redirects to a link."""
     path.unlink(missing_ok=True)
     text = (
         f'<!doctype html><meta name="referrer" content="no-referrer"><meta http-equiv="refresh" content="0;url={link}">'

@@ -20,7 +20,7 @@ _HERE = ("group", "account")
 
 @click.group()
 def share() -> None:
-    """File shares: files that people and jobs both reach."""
+    """File shares: files for both people and jobs."""
 
 
 @share.command("create")
@@ -29,7 +29,7 @@ def share() -> None:
 @shown
 @with_context
 def create(context: CliContext, name: str, group: str, account: str) -> FileShare:
-    """Creates a share, or shows the one that is there."""
+    """Creates the share NAME, or shows it if it exists."""
     return context.storage(group, account).create_share(name)
 
 
@@ -39,7 +39,7 @@ def create(context: CliContext, name: str, group: str, account: str) -> FileShar
 @scope(*_HERE)
 @with_context
 def mkdir(context: CliContext, name: str, path: str, group: str, account: str) -> None:
-    """Creates a directory in share NAME, and those above it."""
+    """Creates a directory in share NAME, and its parents."""
     context.storage(group, account).share(name).create_directory(path)
 
 
@@ -47,11 +47,11 @@ def mkdir(context: CliContext, name: str, path: str, group: str, account: str) -
 @click.argument("name")
 @click.argument("folder", default="")
 @scope(*_HERE)
-@click.option("-r", "--recursive", is_flag=True, help="also what is in the folders below")
+@click.option("-r", "--recursive", is_flag=True, help="include the folders below")
 @shown
 @with_context
 def files(context: CliContext, name: str, folder: str, group: str, account: str, recursive: bool) -> list[FileEntry]:
-    """Lists files and folders of share NAME."""
+    """Lists files and folders in share NAME."""
     return list(context.storage(group, account).share(name).files(folder, recursive=recursive))
 
 
@@ -62,7 +62,7 @@ def files(context: CliContext, name: str, folder: str, group: str, account: str,
 @click.option("--to", default="", help="the folder in the share, or the file's new path")
 @with_context
 def upload(context: CliContext, name: str, source: str, to: str, group: str, account: str) -> None:
-    """Copies a file, a folder or a pattern to share NAME; what is there unchanged stays as it is."""
+    """Copies a file, a folder or a pattern to share NAME; files that have not changed are skipped."""
     found = context.storage(group, account).share(name)
     with _bar(context, source) as progress:
         done = found.upload(source, to=to, progress=progress)
@@ -76,7 +76,7 @@ def upload(context: CliContext, name: str, source: str, to: str, group: str, acc
 @click.option("--to", default=".", show_default=True, help="the local folder, or the file's new path")
 @with_context
 def download(context: CliContext, name: str, path: str, to: str, group: str, account: str) -> None:
-    """Copies a file, a folder or a pattern from share NAME; what is here unchanged stays as it is."""
+    """Copies a file, a folder or a pattern from share NAME; files that have not changed are skipped."""
     found = context.storage(group, account).share(name)
     with _bar(context, path) as progress:
         done = found.download(path, to=to, progress=progress)

@@ -1,4 +1,4 @@
-"""Reads job and cluster files for commands, and says what is odd in them."""
+"""Reads job and cluster files for commands, and prints their warnings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Spec = TypeVar("Spec")
 
 
 def spoken(read: Callable[[], Spec]) -> Spec:
-    """Returns what ``read`` returns, after saying its warnings on stderr."""
+    """Returns what ``read`` returns, after printing its warnings on stderr."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the spec keeps them
         spec = read()
@@ -33,8 +33,8 @@ def job_spec(context: CliContext, path: str, group: str, account: str | None, mo
         context: where the service is.
         path: the file.
         group: the resource group that holds the accounts of ``mounts``.
-        account: the storage account that stands for the file's placeholder, or None.
-        mounts: ``PATH=ACCOUNT/SHARE``: shares for the paths where the file mounts them.
+        account: the storage account that replaces the file's placeholder, or None.
+        mounts: ``PATH=ACCOUNT/SHARE``: the shares to mount at paths of the file.
     """
     from batchhvd import JobSpec
 
@@ -43,6 +43,6 @@ def job_spec(context: CliContext, path: str, group: str, account: str | None, mo
         where, _, what = text.partition("=")
         owner, _, share = what.partition("/")
         if not (where and owner and share):
-            raise click.BadParameter(f"{text!r} is no PATH=ACCOUNT/SHARE", param_hint="--mount")
+            raise click.BadParameter(f"{text!r} is not of the form PATH=ACCOUNT/SHARE", param_hint="--mount")
         shares[where] = context.storage(group, owner).share(share)
     return spoken(lambda: JobSpec.read(path, account=account, mounts=shares))

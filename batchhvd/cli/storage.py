@@ -27,7 +27,7 @@ def storage() -> None:
 @shown
 @with_context
 def create(context: CliContext, name: str, group: str, location: str | None, sku: str) -> StorageAccount:
-    """Creates a storage account, or shows the one that is there."""
+    """Creates the storage account NAME, or shows it if it exists."""
     return context.group(group).create_storage_account(name, location=location, sku=sku)
 
 

@@ -16,17 +16,23 @@ from batchhvd.cli.context import CliContext, with_context
 
 
 @click.command()
-@click.option("--engine", default="processes", show_default=True, help="what runs the job")
-@click.option("--nodes", type=click.IntRange(1), default=4, show_default=True, help="how many nodes, one rank each")
+@click.option("--engine", default="processes", show_default=True, help="the engine that runs the job")
+@click.option(
+    "--nodes", type=click.IntRange(1), default=4, show_default=True, help="the number of nodes, one rank each"
+)
 @click.option("--dataset", default="digits", show_default=True, help="digits, cifar10 or an .npz file")
-@click.option("--data", type=click.Path(file_okay=False, path_type=Path), help="the folder with cifar-10-batches-py")
+@click.option(
+    "--data", type=click.Path(file_okay=False, path_type=Path), help="the folder that holds cifar-10-batches-py"
+)
 @click.option("--epochs", type=click.IntRange(1), help="passes over the data (default: the trainer's own)")
-@click.option("--root", type=click.Path(file_okay=False, path_type=Path), help="where all goes (default: run/tutorial)")
+@click.option(
+    "--root", type=click.Path(file_okay=False, path_type=Path), help="the folder for everything (default: run/tutorial)"
+)
 @click.option("--script", type=click.Path(dir_okay=False, path_type=Path), help="another training script")
-@click.option("--model", help="the file that the script leaves in saved_models, or '' for none")
+@click.option("--model", help="the file that the script writes to saved_models, or '' for none")
 @with_context
 def tutorial(context: CliContext, root: Path | None, script: Path | None, model: str | None, **options: Any) -> None:
-    """Runs the Horovod tutorial from its first step to its last.
+    """Runs the whole Horovod tutorial.
 
     It starts the local service, creates all resources, trains, downloads the model, and deletes everything again.
     """
@@ -42,7 +48,7 @@ def tutorial(context: CliContext, root: Path | None, script: Path | None, model:
 
 @contextmanager
 def _interrupted_by_sigterm() -> Iterator[None]:
-    """Ends on SIGTERM as on Ctrl-C, after cleaning up; the handler of before is back afterwards."""
+    """Ends on SIGTERM as on Ctrl-C, after cleaning up; restores the previous handler."""
     if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
         yield
         return

@@ -14,52 +14,50 @@ if TYPE_CHECKING:
     from batchhvd import Resource
 
 Handle = Callable[..., "Resource"]
-_PREVIEW = 12  # resources that are named before a deletion; the rest is counted
+_PREVIEW = 12  # resources that are listed before a deletion; the rest is counted
 
 
 def common(
     verbs: click.Group, scopes: tuple[str, ...], handle: Handle, listing: Callable[..., Iterable[Resource]]
 ) -> None:
-    """Gives a group of verbs ``show``, ``list`` and ``delete``.
+    """Adds ``show``, ``list`` and ``delete`` to a group of verbs.
 
     Args:
         verbs: the group of verbs.
-        scopes: which options say where.
-        handle: makes the handle from the context, the scopes' values and a name.
-        listing: makes the listing from the context and the scopes' values.
+        scopes: the options that say where the resource is.
+        handle: returns the handle for the context, the scopes' values and a name.
+        listing: returns the resources for the context and the scopes' values.
     """
+    noun = "storage account" if verbs.name == "storage" else verbs.name
 
-    @verbs.command("show")
+    @verbs.command("show", help=f"Shows the {noun} NAME.")
     @click.argument("name")
     @scope(*scopes)
     @shown
     @with_context
     def show(context: CliContext, name: str, **where: str) -> Resource:
-        """Shows one of them."""
         return handle(context, name=name, **where).refresh()
 
-    @verbs.command("list")
+    @verbs.command("list", help=f"Lists the {noun}s.")
     @scope(*scopes)
     @shown
     @with_context
     def list_all(context: CliContext, **where: str) -> list[Resource]:
-        """Lists all of them."""
         return list(listing(context, **where))
 
-    @verbs.command("delete")
+    @verbs.command("delete", help=f"Deletes the {noun} NAME, with everything in it.")
     @click.argument("name")
     @scope(*scopes)
-    @click.option("-y", "--yes", is_flag=True, help="do not ask")
+    @click.option("-y", "--yes", is_flag=True, help="do not ask for confirmation")
     @with_context
     def delete(context: CliContext, name: str, yes: bool, **where: str) -> None:
-        """Deletes one, and all that is in it."""
         remove(handle(context, name=name, **where), yes)
 
 
 def remove(resource: Resource, yes: bool) -> None:
-    """Deletes a resource after saying what goes with it."""
+    """Deletes a resource after listing what is deleted with it."""
     if not resource.exists():
-        click.echo(f"there is no {resource.kind} {resource.name}; nothing to delete", err=True)
+        click.echo(f"{resource.kind} {resource.name} does not exist; nothing to delete", err=True)
         return
     if not yes:
         contents = resource.contents()
@@ -77,7 +75,7 @@ def _tags(_context: click.Context, _parameter: click.Parameter, values: tuple[st
     pairs = [value.partition("=") for value in values]
     wrong = [name for name, equals, _ in pairs if not equals or not name]
     if wrong:
-        raise click.BadParameter(f"{wrong[0]!r} is no NAME=VALUE")
+        raise click.BadParameter(f"{wrong[0]!r} is not of the form NAME=VALUE")
     return {name: value for name, _, value in pairs}
 
 

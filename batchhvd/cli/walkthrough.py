@@ -1,6 +1,6 @@
-"""Runs the Batch AI + Horovod tutorial from its first step to its last, on this machine.
+"""Runs the whole Batch AI and Horovod tutorial on this machine.
 
-It is written as a user would write it: against the public names only, step by step as the tutorial goes.
+It is written as a user would write it: with the public names only, step by step.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class TutorialOptions:
     """What to run.
 
     Attributes:
-        root: the folder for the service, its shares and, in the end, the model.
-        engine: what runs the job.
-        nodes: how many nodes, each with one rank.
+        root: the folder for the service, its shares and the downloaded model.
+        engine: the engine that runs the job.
+        nodes: the number of nodes, each with one rank.
         dataset: ``"digits"``, ``"cifar10"`` or an .npz file.
         data: a folder with ``cifar-10-batches-py``, readable by the nodes, or None.
         epochs: passes over the data, or None for the trainer's own.
         script: the training script to upload.
-        model: the file's name that the script leaves in ``saved_models``, or "" where it leaves none.
+        model: the file's name that the script writes to ``saved_models``, or "" if it writes none.
     """
 
     root: Path
@@ -57,12 +57,12 @@ class TutorialOptions:
 
 @define
 class StepLog:
-    """Says each step and how long it took.
+    """Prints each step and how long it took.
 
     Attributes:
-        console: where.
-        live: whether a step that is under way is shown as moving.
-        seconds: how long each step took, by its name.
+        console: the console to print on.
+        live: whether a step in progress is animated.
+        seconds: how long each step took, by name.
     """
 
     console: Console
@@ -72,7 +72,7 @@ class StepLog:
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[Callable[[object], None]]:
-        """Times a step; what is given to the function that it yields stands beside its name."""
+        """Times a step; the text passed to the yielded function is printed beside its name."""
         started, said = self.clock(), [""]
 
         def say(text: object) -> None:
@@ -87,7 +87,7 @@ class StepLog:
         self.seconds[name] = self._line("[green]✓[/green]", name, started, said[0])
 
     def phases(self) -> str:
-        """Returns the seconds by phase: what comes before the training, the training, and what comes after."""
+        """Returns the seconds by phase: before the training, the training, and after it."""
         names = list(self.seconds)
         middle = names.index("training")
         phases = {"set-up": names[:middle], "training": ["training"], "results": names[middle + 1 :]}
@@ -101,15 +101,15 @@ class StepLog:
 
 
 def run(options: TutorialOptions, console: Console, *, live: bool = True) -> int:
-    """Runs the tutorial, shows each step, and leaves nothing running; returns 0 only when the job succeeded.
+    """Runs the tutorial, shows each step, and leaves nothing running; returns 0 only if the job succeeded.
 
     Args:
         options: what to run.
-        console: where to show it.
-        live: whether bars may move.
+        console: the console to print on.
+        live: whether progress is animated.
 
     Raises:
-        BatchHvdError: a step failed; a job that failed does not raise, it is shown.
+        BatchHvdError: a step failed; a failed job is shown and does not raise.
     """
     _check(options)
     root = options.root.expanduser().absolute()
@@ -117,12 +117,12 @@ def run(options: TutorialOptions, console: Console, *, live: bool = True) -> int
     found = local_service.find(root)
     if found and found.engine != options.engine:
         problem = f"a service with engine {found.engine} runs in {root} (process {found.pid})"
-        raise SpecError(problem, remedy="end it with `batchhvd serve --stop`, or give another --root")
+        raise SpecError(problem, remedy="stop it with `batchhvd serve --stop`, or give another --root")
     with ExitStack() as ending:
         try:
             return _tutorial(options, root, StepLog(console, live), live, ending)
         except KeyboardInterrupt:
-            console.print("[yellow]Interrupted:[/yellow] the job was terminated, nothing runs any more.")
+            console.print("[yellow]Interrupted:[/yellow] the job was terminated; nothing is left running.")
             return INTERRUPTED
         finally:
             ending.enter_context(_uninterrupted())
@@ -132,9 +132,11 @@ def run(options: TutorialOptions, console: Console, *, live: bool = True) -> int
 
 def _check(options: TutorialOptions) -> None:
     if not options.script.is_file():
-        raise SpecError(f"there is no script {options.script}", remedy="give the path of a Python file")
+        raise SpecError(f"the script {options.script} does not exist", remedy="give the path of a Python file")
     if options.data is not None and not options.data.is_dir():
-        raise SpecError(f"there is no folder {options.data}", remedy="give the folder that holds cifar-10-batches-py")
+        raise SpecError(
+            f"the folder {options.data} does not exist", remedy="give the folder that holds cifar-10-batches-py"
+        )
 
 
 def _tutorial(options: TutorialOptions, root: Path, steps: StepLog, live: bool, ending: ExitStack) -> int:
@@ -155,7 +157,7 @@ def _tutorial(options: TutorialOptions, root: Path, steps: StepLog, live: bool, 
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Lets no second Ctrl-C stop the clean-up half way: it takes seconds, and ranks left behind would go on."""
+    """Ignores a second Ctrl-C during the clean-up, which takes seconds, so that no ranks are left running."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -168,14 +170,14 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _clear(session: Session) -> None:
-    """Removes what a run that was killed has left: the tutorial starts from nothing."""
+    """Removes what a killed run left behind, so that the tutorial starts from nothing."""
     _end(session.group("batchai.horovod"))
 
 
 def _end(group: ResourceGroup) -> None:
-    """Terminates the job, where there is one, and deletes all."""
+    """Terminates the job, if there is one, and deletes everything."""
     job = group.workspace("batchaidev").experiment("cifar").job("cifar_distributed")
-    with suppress(BatchHvdError):  # deleting the group ends it as well, and says what is wrong
+    with suppress(BatchHvdError):  # deleting the group ends the job as well, and reports what is wrong
         if job.exists():
             job.terminate()
     if group.exists():
@@ -255,7 +257,7 @@ def _results(
 
 
 def _keep_logs(job: Job, folder: Path) -> Path:
-    """Saves the logs of a job that failed, before all is deleted."""
+    """Saves the logs of a failed job before everything is deleted."""
     folder.mkdir(parents=True, exist_ok=True)
     for file in job.files():
         file.download(folder)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def workspace() -> None:
-    """Workspaces: clusters and experiments in one place."""
+    """Workspaces: clusters and experiments of one project."""
 
 
 @workspace.command("create")
@@ -27,7 +27,7 @@ def workspace() -> None:
 @shown
 @with_context
 def create(context: CliContext, name: str, group: str, location: str | None, tags: dict[str, str]) -> Workspace:
-    """Creates a workspace, or shows the one that is there."""
+    """Creates the workspace NAME, or shows it if it exists."""
     return context.group(group).create_workspace(name, location=location, tags=tags)
 
 

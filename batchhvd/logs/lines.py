@@ -1,4 +1,4 @@
-"""What one piece of training output says: a step of a bar, an epoch's end, an epoch's beginning, a test result.
+"""What a piece of training output says: a step of a progress bar, the start or end of an epoch, a test result.
 
 Four writers are understood: the progress bars of Keras 2 (``[==>...]``) and Keras 3 (``━━━``), their one-line form
 (``verbose=2``), and the lines of this package's trainer.
@@ -16,7 +16,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _HEAD = r"(?<![\d/])(?P<step>\d+)/(?:(?P<total>\d+)(?: ?\[[=>.\-]*\]| ?━+|(?= - \d+s))|Unknown)"
 _TIME = r"(?: - ETA: (?P<eta>[\d:]+s?)| -? ?(?P<time>\d[\d:]*s?)(?: -? ?\d+[mu]?s/\w+)?)"
 _METRICS = rf"(?P<metrics>(?: ?- (?!ETA:)[A-Za-z_][\w/ ]*: {_NUMBER})*)"
-# A head and what follows; or, where ranks wrote into one another's lines, a tail without its head.
+# A head and what follows; or, if ranks wrote into one another's lines, a tail without its head.
 _BAR = re.compile(
     rf"{_HEAD}(?:{_TIME})?{_METRICS}|(?P<lost> - ETA: (?P<lost_eta>[\d:]+s?){_METRICS.replace('metrics', 'rest')})"
 )
@@ -34,15 +34,15 @@ class Seen:
     """One observation of a training.
 
     Attributes:
-        step: steps done in this epoch, or None where the text does not say.
+        step: steps done in this epoch, or None if the text does not say.
         total: steps of the epoch, or None.
         metrics: values by name; Keras 2's ``acc`` is called ``accuracy``.
-        left: seconds that the epoch still takes, or None.
+        left: seconds that remain of the epoch, or None.
         seconds: seconds that the epoch took, at its end, or None.
         rate: images per second of all ranks, or None.
         epoch: the epoch's number from 1, or None.
-        epochs: how many epochs there will be, or None.
-        ended: whether the epoch is over by this.
+        epochs: the total number of epochs, or None.
+        ended: whether this ends the epoch.
         tail: only the metrics and the time, torn from their bar.
     """
 
@@ -75,7 +75,7 @@ class Tested:
 
 
 def read(line: str) -> list[Seen | Begun | Tested]:
-    """Returns what a piece of output says, from one line end or carriage return to the next; nothing for other text."""
+    """Returns what a piece of output, up to a line end or carriage return, says; an empty list for other text."""
     text = _COLOUR.sub("", line)
     begin, test, trainer = _BEGIN.match(text.strip()), _TEST.match(text.strip()), _TRAINER.match(text)
     if begin:

@@ -1,4 +1,4 @@
-"""Makes sense of what several ranks print over one another: one live bar per writer, one record per epoch.
+"""Understanding what several ranks print over one another: one live bar per writer, one record per epoch.
 
 Keras's bars say which step they are at and nothing about who writes them. Writers are told apart by what cannot jump:
 a bar's step only grows, its loss and accuracy are running means, its estimate of the time left moves slowly. So a bar
@@ -92,8 +92,8 @@ class _Track:
     def doubt(self, seen: Seen) -> float:
         """Says how unlikely it is that an observation goes on from this writer's last; about 1 for a good fit.
 
-        A running mean over n steps and one over k < n give the mean over the steps between. Where both are this
-        writer's, it is a plausible one; where they are two writers', it is off by n times their difference.
+        A running mean over n steps and one over k < n give the mean over the steps between. If both are this
+        writer's, it is a plausible one; if they are two writers', it is off by n times their difference.
         """
         new, old = seen.step or 1, self.last.step or 0
         doubt = _time_doubt(self.last, seen) + (5.0 if self.metrics and not seen.metrics else 0.0)
@@ -176,7 +176,7 @@ class ProgressReader:
         """Makes one that has read nothing.
 
         Args:
-            ranks: how many ranks write at most, or None where that is not known.
+            ranks: how many ranks write at most, or None if that is not known.
         """
         self.epochs: int | None = None
         self.test: dict[str, float] = {}
@@ -191,10 +191,10 @@ class ProgressReader:
         self._moved = False  # whether the present line held progress
 
     def feed(self, text: str) -> list[str]:
-        """Reads more output and returns the whole lines in it that are no progress, without their ends.
+        """Reads more output and returns the whole lines in it that are not progress, without their line ends.
 
         Args:
-            text: what was written next; it may begin and end anywhere.
+            text: what was written next; it may start and end anywhere.
         """
         pending, lines, end = self._rest + text, [], 0
         for match in _PIECE.finditer(pending):
@@ -204,7 +204,7 @@ class ProgressReader:
         return lines
 
     def close(self) -> list[str]:
-        """Reads what came last without a line's end and returns it where it is no progress."""
+        """Reads the last line, which has no line end, and returns it if it is not progress."""
         rest, self._rest = self._rest, ""
         return self._piece(rest, "\n") if rest else []
 
@@ -276,7 +276,7 @@ class ProgressReader:
         return bool(totals) and seen.total not in totals and not waiting
 
     def _track(self, seen: Seen) -> _Track | None:
-        """Returns the writer of an observation; a new one where none of the known can have written it."""
+        """Returns the writer of an observation; a new one if none of the known writers can have written it."""
         if seen.epoch is not None or seen.step is None:
             return self._by_epoch(seen)
         able = [track for track in (*self._tracks, *self._evaluations) if track.takes(seen)]
@@ -309,7 +309,7 @@ class ProgressReader:
 
     def _by_epoch(self, seen: Seen) -> _Track | None:
         """Finds the writer of a line that says its epoch, or of one that ends an epoch without saying its step."""
-        if seen.epoch is not None:  # this package's trainer, where one rank talks for all
+        if seen.epoch is not None:  # this package's trainer, in which one rank speaks for all
             return self._tracks[0] if self._tracks else self._new(seen)
         if self._room() or not self._tracks:
             return self._new(seen)

@@ -1,4 +1,4 @@
-"""Following a log file while a job writes it: every byte once, none twice, until the job has ended and all is read."""
+"""Following a log file while a job writes it: every byte exactly once, until the job has ended."""
 
 from __future__ import annotations
 
@@ -7,49 +7,47 @@ from collections.abc import Generator, Iterator
 from typing import Protocol
 
 from batchhvd.errors import AccessDeniedError, NotFoundError, ServiceError, UnavailableError, WaitTimeoutError
+from batchhvd.wire.facts.states import ENDED
 from batchhvd.wire.waiting import LONGEST, Clock, Pace, Report, SystemClock
 
-ENDED = frozenset({"succeeded", "failed"})
-"""The states that a job does not leave. Source: the published description's ExecutionState."""
-
 WAIT = 20.0
-"""Seconds for which a service that can hold a request open is asked to."""
+"""Seconds for which a service that supports it is asked to hold a request open."""
 
 
 class Log(Protocol):
     """One log file of one job, as ``LogStream`` needs it.
 
-    A ``wait`` above 0 asks the service to hold an answer without news back for so many seconds. Whether it did is in
-    ``held``, after each request.
+    A ``wait`` above 0 asks the service to hold back an answer without news for that many seconds. After each request,
+    ``held`` says whether it did.
     """
 
     held: bool
 
     def state(self, wait: float) -> str:
-        """Returns the job's state; news is another state."""
+        """Returns the job's state; a different state is news."""
 
     def describe(self) -> str:
-        """Says how the job stands, for people; asks nobody."""
+        """Returns the state of the job in words, without sending a request."""
 
     def link(self, wait: float) -> str:
-        """Returns an address of the file, or "" while there is no such file; news is another file, or the job's end."""
+        """Returns the file's URL, or "" until the file exists; a new file or the end of the job is news."""
 
     def read(self, link: str, start: int, wait: float) -> Iterator[bytes]:
-        """Yields what the file holds from byte ``start`` on; news is another byte, or the job's end."""
+        """Yields the file's content from byte ``start`` on; another byte or the end of the job is news."""
 
     def missing(self) -> Exception | None:
-        """Returns the error for a file that the job, now over, never wrote; None where that is no surprise."""
+        """Returns the error for a file that the job, now ended, never wrote; None if that is to be expected."""
 
 
 class LogStream(Iterator[str]):
     """Text of a log file as it is written; ends when the job has ended and every byte was read.
 
-    It outlives lost connections and a restart of the service. Text comes in pieces of any length, whole characters
-    only; ``\\r`` is left as it is. ``cursor`` counts the bytes handed out: a new stream with that cursor goes on
-    behind them, in another process too.
+    It survives lost connections and a restart of the service. Text comes in pieces of any length, made of whole
+    characters; ``\\r`` is kept. ``cursor`` counts the bytes returned so far: a new stream with that cursor continues
+    after them, in another process too.
 
     Attributes:
-        cursor: bytes of the file handed out so far.
+        cursor: bytes of the file returned so far.
     """
 
     def __init__(
@@ -63,16 +61,16 @@ class LogStream(Iterator[str]):
         report: Report | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Makes a stream; nothing is sent before the first text is asked for.
+        """Creates a stream; sends nothing until the first text is requested.
 
         Args:
             log: the file to follow.
-            cursor: the byte to begin with.
-            timeout: seconds that the whole may take, or None for a week.
-            patience: seconds for which the service may be away.
-            pace: pauses towards a service that does not hold requests open.
-            report: is told what is waited for.
-            clock: the clock to sleep by.
+            cursor: the byte to start at.
+            timeout: seconds until the stream gives up, or None for a week.
+            patience: seconds for which the service may be unreachable.
+            pace: pauses between requests to a service that does not hold them open.
+            report: called with what the stream is waiting for.
+            clock: the clock to use.
         """
         self.cursor = cursor
         self._log, self._pace, self._report = log, pace, report
@@ -81,10 +79,10 @@ class LogStream(Iterator[str]):
         self._patience = patience
         self._started = self._clock.monotonic()
         self._answered: float | None = None
-        self._quiet = 0  # looks in a row that brought nothing
+        self._quiet = 0  # consecutive requests without news
         self._state = self._said = self._link = ""
         self._renewed = self._done = False
-        # A stream may begin in the middle of a character: what cannot be read as UTF-8 becomes U+FFFD.
+        # A stream may start in the middle of a character; bytes that are not UTF-8 become U+FFFD.
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._position = cursor
         self._pieces = self._follow()
@@ -93,14 +91,14 @@ class LogStream(Iterator[str]):
         """Returns the next piece of text, waiting for it.
 
         Raises:
-            WaitTimeoutError: the time is over.
-            UnavailableError: the service stayed away.
-            NotFoundError: the job is gone, or succeeded without writing such a file.
+            WaitTimeoutError: the timeout has passed.
+            UnavailableError: the service stayed unreachable.
+            NotFoundError: the job no longer exists, or it succeeded without writing the file.
         """
         return next(self._pieces)
 
     def lines(self) -> Iterator[str]:
-        """Yields whole lines without their end; of a line that ``\\r`` rewrote, what stood there last."""
+        """Yields whole lines without their line ends; a line rewritten with ``\\r`` is its last version."""
         rest = ""
         for text in self:
             *whole, rest = (rest + text).split("\n")
@@ -123,7 +121,7 @@ class LogStream(Iterator[str]):
             raise missing
 
     def _step(self) -> Iterator[str]:
-        """Asks the one thing that is worth asking next."""
+        """Sends the one request that can bring news next."""
         over = self._state in ENDED
         if self._state in ("", "queued"):
             self._look(hold=bool(self._state))
@@ -133,13 +131,13 @@ class LogStream(Iterator[str]):
         else:
             self._link = self._log.link(self._hold(over))
             news = bool(self._link)
-        if over and not news:  # over before the last look, so that nothing can have come since
+        if over and not news:  # it had ended before the last read, so nothing can have been added since
             self._done = True
         elif not news:
             self._look(hold=False)
 
     def _texts(self, wait: float) -> Generator[str, None, bool]:
-        """Yields what is new as text and returns whether anything was."""
+        """Yields new text and returns whether there was any."""
         before = self._position
         for data in self._log.read(self._link, self._position, wait):
             self._heard()
@@ -154,7 +152,7 @@ class LogStream(Iterator[str]):
             yield text
 
     def _look(self, *, hold: bool) -> None:
-        """Looks how the job stands, with a pause where no request was held open."""
+        """Reads the job's state, with a pause if no request was held open."""
         if self._state and not hold and not self._log.held:
             self._pause()
         self._state = self._log.state(self._hold(not hold))
@@ -176,13 +174,13 @@ class LogStream(Iterator[str]):
         self._clock.sleep(max(0.0, min(self._pace.pause(self._quiet), self._left())))
 
     def _renew(self, error: ServiceError) -> None:
-        """Forgets a link that is refused, since links expire; a second refusal in a row is the caller's to know."""
+        """Forgets a link that is refused, since links expire; raises the second refusal in a row."""
         if self._renewed or not self._link:
             raise error
         self._link, self._renewed = "", True
 
     def _lost(self, error: UnavailableError) -> None:
-        """Lives through a lost connection, for as long as ``patience`` says; the first try again is at once."""
+        """Tolerates a lost connection for ``patience`` seconds; the first retry is immediate."""
         if self._answered is None or self._clock.monotonic() - self._answered > self._patience:
             raise error
         self._say("the service does not answer")
@@ -198,7 +196,7 @@ class LogStream(Iterator[str]):
             waited = self._limit
             raise WaitTimeoutError(
                 f"followed the log for {waited:.0f} s, and the job has not ended: {self._log.describe()}. "
-                f"Go on with stream(cursor={self.cursor})",
+                f"Continue with stream(cursor={self.cursor})",
                 last_state=self._log.describe(),
                 waited=waited,
             )
@@ -210,5 +208,5 @@ class LogStream(Iterator[str]):
 
 
 def _last_writing(line: str) -> str:
-    """What a terminal would show of a line; a longer writing's end that a shorter one left standing is dropped."""
+    """Returns the last version of a line; what remains on a terminal of a longer, earlier version is dropped."""
     return line.removesuffix("\r").rpartition("\r")[2]

@@ -154,7 +154,7 @@ class Service:
 def _directory(text: str) -> str:
     path = Path(text).expanduser().absolute()
     if not path.is_dir():
-        raise argparse.ArgumentTypeError(f"{text!r} is no directory")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a directory")
     return str(path)
 
 

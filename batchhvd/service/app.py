@@ -1,4 +1,8 @@
-"""The ASGI application. For each request in this order: for whom, from whom, what for, is it right, act, answer."""
+"""The ASGI application.
+
+Each request is handled in this order: is it meant for this service, who sends it, which operation does it ask for, is
+it valid, act, answer.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ from batchhvd.service.store.records import Store
 
 log = logging.getLogger("batchhvd.service")
 
-# A scheduler that is done this soon spares the client a second look.
+# If the scheduler finishes within this time, the client need not poll.
 _PATIENCE, _STEP = 0.4, 0.02
 
 
@@ -46,10 +50,10 @@ def build(
         store: all state.
         root: the service's folder.
         token: the secret that opens it.
-        wake: tells the scheduler that there is something new.
+        wake: tells the scheduler that something has changed.
         files: the file service.
         now: the clock, seconds since 1970.
-        touch: is told of each request, for who ends an idle service.
+        touch: called for each request, so that an idle service can be ended.
         directories: the directories of the machine that jobs may mount.
     """
     here = Here(store, root, files, now, directories)
@@ -57,7 +61,7 @@ def build(
 
 
 class App:
-    """The ASGI application of the control plane; hands the file service its own requests."""
+    """The ASGI application of the control plane; passes requests for files to the file service."""
 
     def __init__(
         self,
@@ -84,7 +88,7 @@ class App:
         await outgoing.render(answer, request_id, head=request.method == "HEAD")(scope, receive, send)
 
     async def _answer(self, request: Incoming, request_id: str) -> Answer:
-        """Returns the answer to a request whatever happens, and writes into the log what changes or fails."""
+        """Returns the answer to a request, whatever happens, and logs requests that write or fail."""
         started = time.perf_counter()
         try:
             answer = await self._act(request)
@@ -101,7 +105,7 @@ class App:
         return answer
 
     async def _act(self, request: Incoming) -> Answer:
-        """Does the work for one request, in the order that the head of this module tells."""
+        """Handles one request, in the order given at the head of this module."""
         if not host.is_ours(request.host):
             text = f"This service does not answer for the host '{request.host}'."
             raise AccessDeniedError(text, code="HostNotAllowed")
@@ -116,7 +120,7 @@ class App:
         return act() if dry_run else await self._settle(self._do(act, writes=request.writes))
 
     def _do(self, act: Callable[[], Answer], *, writes: bool) -> Answer:
-        """Acts; what writes does so in one transaction, so that the scheduler cannot take a parent away meanwhile."""
+        """Acts; what writes does so in one transaction, so that the scheduler cannot remove a parent meanwhile."""
         if not writes:
             answer = act()
         else:
@@ -137,7 +141,7 @@ class App:
 
 
 def _is_for_files(request: Incoming) -> bool:
-    """Says whether a request is the file service's: by the account's host, or by an account as its first segment."""
+    """Says whether a request is for the file service: by the account's host, or by an account in the path."""
     if not host.is_ours(request.host):
         return False
     first = request.path.lstrip("/").partition("/")[0]

@@ -1,4 +1,4 @@
-"""Which operation a request means, and the request to it, checked by the published description."""
+"""Finds the operation that a request asks for, and checks the request against the published description."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def routes(description: Description) -> Routes[Operation | Handler]:
 
 
 class Dispatcher:
-    """Finds what acts for a request, and checks the request by what the description says of it."""
+    """Finds the handler of a request, and checks the request against the description."""
 
     def __init__(self, here: Here, description: Description) -> None:
         self._here, self._description = here, description
@@ -40,7 +40,7 @@ class Dispatcher:
         """Returns the checked request as something to call.
 
         Raises:
-            NotFoundError: nothing is at this path, or in this subscription.
+            NotFoundError: the path or the subscription does not exist.
             BadRequestError: the request is wrong.
         """
         match = self._match(request.method, request.path, query)
@@ -55,17 +55,17 @@ class Dispatcher:
         return partial(match.target, self._here, ask)
 
     def _checked(self, operation: Operation, ask: Ask) -> Ask:
-        """Returns a request to Batch AI as the description has it."""
+        """Returns a request to Batch AI with its values checked, its defaults filled in, and unknown fields dropped."""
         _check_version(ask.query["api-version"])
         self._description.check_names(operation, ask.names)
         query = self._description.read_query(operation, ask.query)
         value, unknown = self._description.read_body(operation, ask.body)
-        warnings = tuple(f"{at} is no field of API version {VERSION} and has no effect." for at in unknown)
+        warnings = tuple(f"{at} is not a field of API version {VERSION} and has no effect." for at in unknown)
         return evolve(ask, query=query, body=value, warnings=warnings)
 
     def _match(self, method: str, path: str, query: Mapping[str, str]) -> Match[Operation | Handler]:
         if method == "GET" and paging.TOKEN in query:
-            # Clients follow nextLink with GET, also where the first page was asked for with POST.
+            # Clients follow nextLink with GET, even if they asked for the first page with POST.
             for tried in ("GET", "POST"):
                 try:
                     return self._routes.match(tried, path)

@@ -32,7 +32,7 @@ def script(format: str, document: Document, folder: Path) -> str:
         folder: absolute path of the folder that the job will have; its last part is the job's name.
 
     Raises:
-        EngineError: there is no such format, it cannot express the job, or the job's logs lie on no mount.
+        EngineError: the format is unknown or cannot express the job, or the job's logs lie on no mount.
     """
     own = _plan(document, folder)
     return base.export(format, own.task, list(_notes(document["properties"], folder)))
@@ -61,7 +61,7 @@ def _place(mount: MountPoint, folder: Path) -> Path:
 
 
 def _notes(properties: JobProperties, folder: Path) -> Iterator[str]:
-    """Yields what the script leaves to whoever runs it."""
+    """Yields what the script leaves to the person who runs it."""
     for mount in mounts.every(properties, {}):
         what = f"the share {mount.share} of the storage account {mount.account}" if mount.account else mount.share
         where = f"its directory {mount.inside}, " if mount.inside else ""

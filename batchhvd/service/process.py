@@ -36,7 +36,7 @@ class Activity:
         self._last = self._now()
 
     def unneeded(self, seconds: float) -> bool:
-        """Says whether nothing has needed the service for so long; a job that has not ended needs it."""
+        """Says whether nothing has needed the service for some seconds; a job that has not ended needs it."""
         if self._now() - self._last <= seconds:
             return False
         if self._busy():
@@ -61,6 +61,6 @@ def schedule(scheduler: Ticking, wake: threading.Event, stop: threading.Event) -
         try:
             scheduler.tick()
         except Exception:
-            # The next tick may well succeed; a scheduler that is gone never would.
+            # The next tick may well succeed; a scheduler that has stopped never would.
             log.exception("the scheduler failed; it goes on")
         wake.wait(0.1 if scheduler.active else 0.5)

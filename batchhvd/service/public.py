@@ -1,4 +1,4 @@
-"""What the service tells everybody, without a token: how to get one, and the status page, which asks for one."""
+"""What the service answers without a token: how to get one, and the status page, which asks for one."""
 
 from __future__ import annotations
 

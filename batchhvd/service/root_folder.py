@@ -1,4 +1,4 @@
-"""The service's folder: held by one process, with a token inside, and the files that clients find the service by."""
+"""The service's folder: held by one process, with a token inside, and the files by which clients find the service."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from batchhvd.service.http.exchange import text_of
 
 @contextlib.contextmanager
 def lock(root: Path) -> Iterator[bool]:
-    """Holds a root for this process; gives False where another one holds it."""
+    """Holds a root for this process; gives False if another one holds it."""
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open(root / "lock", "w", encoding="ascii") as file:
         yield _taken(file)
 
 
 def _taken(file: IO[str]) -> bool:
-    """Takes the lock in a few tries: who only asks whether somebody holds it holds it for a moment itself."""
+    """Takes the lock in a few tries: a process that only tests the lock holds it for a moment itself."""
     for pause in (0.02, 0.05, 0.1, 0.2, None):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -37,13 +37,13 @@ def _taken(file: IO[str]) -> bool:
 
 
 def forget(root: Path) -> None:
-    """Removes the files that clients find the service by."""
+    """Removes the files by which clients find the service."""
     for name in ("endpoint", "endpoint-tls", "proxy"):
         (root / name).unlink(missing_ok=True)
 
 
 def token(root: Path) -> str:
-    """Returns the root's token, made on first use and readable by its owner only."""
+    """Returns the root's token, created on first use and readable only by its owner."""
     path = root / "token"
     if not path.exists():
         write(path, secrets.token_urlsafe(32), 0o600)
@@ -51,7 +51,7 @@ def token(root: Path) -> str:
 
 
 def write(path: Path, text: str, mode: int = 0o644) -> None:
-    """Writes a file that others see whole or not at all."""
+    """Writes a file that readers see complete or not at all."""
     scratch = path.with_name(f".{path.name}.new")
     with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w", encoding="utf-8") as file:
         file.write(text)
@@ -59,7 +59,7 @@ def write(path: Path, text: str, mode: int = 0o644) -> None:
 
 
 def announce(root: Path, endpoint: str, engine: str, started: float) -> None:
-    """Writes the files that clients find the service by; the endpoint last, because it means ready.
+    """Writes the files by which clients find the service; the endpoint last, because it means ready.
 
     Args:
         root: the service's folder.

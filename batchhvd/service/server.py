@@ -51,7 +51,7 @@ def server(app: ASGIApp, **options: str) -> Server:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        # Longer than clients keep a connection for their next request: who closes first must not be the service.
+        # Longer than clients keep a connection for their next request: the service must not close it first.
         timeout_keep_alive=120,
         timeout_graceful_shutdown=2,
         **options,

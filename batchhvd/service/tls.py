@@ -1,7 +1,7 @@
-"""TLS for clients that insist on it: a certificate made on the spot, and a proxy in place of Azure's public names.
+"""TLS for clients that insist on it: a certificate created on the spot, and a proxy for Azure's public names.
 
 With the proxy, a client keeps its factory settings. It asks for ``management.azure.com`` through it; the proxy joins it
-to this service's own TLS port, whose certificate bears that name. Names of others are refused, so nothing gets out.
+to this service's own TLS port, whose certificate bears that name. Other names are refused, so nothing gets out.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Identity:
     """The files of the service's certificate.
 
     Attributes:
-        authority: the certificate that clients are told to trust; its key was thrown away after one signature.
+        authority: the certificate that clients are told to trust; its key was discarded after one signature.
         certificate: the service's own certificate.
         key: the service's key, readable by its owner only.
     """
@@ -43,7 +43,7 @@ class Identity:
 
 
 def identity(root: Path) -> Identity:
-    """Returns the root's certificate; made new where there is none or it ends within a day."""
+    """Returns the root's certificate; created if there is none or it expires within a day."""
     folder = root / "tls"
     found = Identity(root / "ca.pem", folder / "server.pem", folder / "server.key")
     if not _good(found):
@@ -154,7 +154,7 @@ class Proxy:
         try:
             await self._serve(reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.TimeoutError):
-            pass  # the client went away, or never said what it wants
+            pass  # the client went away, or never sent a request
         finally:
             writer.close()
             del self._open[writer]
@@ -181,7 +181,7 @@ class Proxy:
 
 
 def ours(head: bytes) -> bool:
-    """Says whether a proxy request's head asks for one of the names that this service stands in for."""
+    """Says whether the head of a proxy request asks for one of the names that this service stands in for."""
     method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
     host, _, port = rest.partition(" ")[0].rpartition(":")
     return method == "CONNECT" and port == "443" and is_public(host)

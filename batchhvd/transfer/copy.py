@@ -1,8 +1,8 @@
-"""Copying files to and from a share: in parallel, only what changed, going on where it was cut, checked at the end.
+"""Copying files to and from a share: in parallel, only what changed, resumable, and verified.
 
-A file on the share that is not whole yet carries the MD5 it shall have in its metadata; once it is whole, in its
-properties, and in the metadata when it was written: a job that writes it later does not care for its MD5. A file on
-this machine that is not whole yet has another name until it is.
+While a file is uploaded, its metadata holds the MD5 that it will have. Once it is complete, its properties hold the MD5
+and its metadata the time of writing, because a job that writes the file later does not update the MD5. A file that is
+downloaded has a temporary name until it is complete.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from azure.storage.fileshare import FileProperties, ShareClient, ShareFileClient
 
 PIECE = 4 << 20
-"""Bytes of one request. Source: Azure Files writes 4 MiB at most at once, and checks an MD5 for as many."""
+"""Bytes of one request. Source: Azure Files accepts at most 4 MiB in a request, and checks an MD5 up to that size."""
 
-_PROMISED = "batchhvd_md5"  # metadata: the MD5, in hex, that a file shall have
+_PROMISED = "batchhvd_md5"  # metadata: the MD5, in hex, that a file will have
 _WRITTEN = "batchhvd_written"  # metadata: when the file with the MD5 of its properties was written
-_AHEAD = 4  # pieces of one file that are under way at once
-_TRIES = 3  # downloads of one file that is written meanwhile
+_AHEAD = 4  # pieces of one file that are in flight at once
+_TRIES = 3  # attempts to download a file that is being written
 
 TransferProgress = Callable[[int, int], None]
-"""Takes the bytes that are done and the bytes in all, each time that they change; from any thread, one at a time."""
+"""Called with the bytes done and the total bytes on each change; from any thread, one call at a time."""
 
 
 @frozen
@@ -42,7 +42,7 @@ class Transfer:
 
     Attributes:
         files: how many files were copied.
-        unchanged: how many were the same already.
+        unchanged: how many were identical already.
         bytes: bytes sent over the connection.
         seconds: how long it took.
         paths: where the files are now, in order: paths in the share after an upload, local ones after a download.
@@ -55,7 +55,7 @@ class Transfer:
     paths: tuple[str, ...] = field(repr=False)
 
     def __str__(self) -> str:
-        """Says it in a line."""
+        """Returns the transfer in one line."""
         rate = f", {self.bytes / self.seconds / 1e6:.1f} MB/s" if self.bytes and self.seconds else ""
         same = f", {self.unchanged} unchanged" if self.unchanged else ""
         noun = "file" if self.files == 1 else "files"
@@ -74,11 +74,11 @@ class _Meter:
     _stopped: Event = field(factory=Event)
 
     def stop(self) -> None:
-        """Lets no further piece begin."""
+        """Prevents further pieces from starting."""
         self._stopped.set()
 
     def go_on(self) -> None:
-        """Is called before each piece; raises after ``stop``."""
+        """Called before each piece; raises after ``stop``."""
         if self._stopped.is_set():
             raise CancelledError
 
@@ -107,13 +107,13 @@ def upload(
     Args:
         client: the share.
         sources: local files, each with its path in the share.
-        make_folder: creates a folder of the share and those above it, where they are missing.
+        make_folder: creates a folder of the share, and its parents, if they do not exist.
         parallel: how many files at once.
-        progress: is told how far it is.
+        progress: called with the bytes done and the total bytes.
 
     Raises:
-        NotFoundError: a local file is not there.
-        ServiceError: the service refused; what was copied stays, and the next upload goes on behind it.
+        NotFoundError: a local file does not exist.
+        ServiceError: the service rejected a request; what was copied stays, and the next upload resumes after it.
     """
     meter = _Meter(progress)
     for source, _ in sources:
@@ -140,11 +140,11 @@ def download(
         client: the share.
         targets: paths in the share, each with the local path to write.
         parallel: how many files at once.
-        progress: is told how far it is.
+        progress: called with the bytes done and the total bytes.
 
     Raises:
-        NotFoundError: a file is not there; nothing is left of it here.
-        ConflictError: a file was written again and again meanwhile.
+        NotFoundError: a file does not exist; no part of it is left here.
+        ConflictError: a file kept changing while it was read.
     """
     meter = _Meter(progress)
     for _, target in targets:
@@ -160,14 +160,14 @@ def download(
 def _all(
     copy: Callable[[Path, str], bool], pairs: Sequence[tuple[Path, str]], meter: _Meter, parallel: int, paths: list[str]
 ) -> Transfer:
-    """Copies all, and stops early when one cannot be."""
+    """Copies all files, and stops early if one fails."""
     started = time.monotonic()
     with ThreadPoolExecutor(max_workers=max(1, parallel)) as pool:
         running = [pool.submit(copy, *pair) for pair in pairs]
         try:
             done, _ = wait(running, return_when=FIRST_EXCEPTION)
             failed = [future for future in done if future.exception() is not None]
-        finally:  # nothing else begins: after the first failure, on Ctrl-C, and when all is done anyway
+        finally:  # nothing else starts after the first failure or Ctrl-C
             meter.stop()
             pool.shutdown(wait=False, cancel_futures=True)
     copied = [future.result() for future in failed[:1] or running]
@@ -175,7 +175,7 @@ def _all(
 
 
 def _upload_one(file: ShareFileClient, source: Path, meter: _Meter) -> bool:
-    """Copies one file and says whether there was anything to do."""
+    """Copies one file and returns whether there was anything to copy."""
     size, digest = _size(source), _md5(source)
     there = _properties(file)
     if there is not None and there.size == size and _known_md5(there) == digest:
@@ -188,7 +188,7 @@ def _upload_one(file: ShareFileClient, source: Path, meter: _Meter) -> bool:
     meter.add(size - sum(end - start for start, end in missing), sent=False)
     _write(file, source, missing, meter)
     if written and _read_back(file, meter) != digest:
-        # Some file systems cannot tell what was written from what was only made room for.
+        # Some file systems do not distinguish written ranges from allocated ones.
         _write(file, source, list(_pieces(0, size)), meter)
     _keep_promise(file, size, digest)
     return True
@@ -197,10 +197,10 @@ def _upload_one(file: ShareFileClient, source: Path, meter: _Meter) -> bool:
 def _written(
     file: ShareFileClient, there: FileProperties | None, size: int, digest: bytes
 ) -> list[tuple[int, int]] | None:
-    """Returns what an interrupted upload of the same content has written; None where there was none."""
+    """Returns what an interrupted upload of the same content has written; None if there was none."""
     if there is None or there.size != size or (there.metadata or {}).get(_PROMISED) != digest.hex():
         return None
-    # The newer name came with a release between the oldest and the newest that are allowed.
+    # The method was renamed between the oldest and the newest supported release.
     ranges = file.list_ranges() if hasattr(file, "list_ranges") else file.get_ranges()
     return [(int(item["start"]), int(item["end"]) + 1) for item in ranges]
 
@@ -210,7 +210,7 @@ def _covered(piece: tuple[int, int], written: Sequence[tuple[int, int]]) -> bool
 
 
 def _write(file: ShareFileClient, source: Path, pieces: Sequence[tuple[int, int]], meter: _Meter) -> None:
-    """Writes pieces, some at once; with an MD5 for each the service itself refuses what was damaged on the way."""
+    """Writes pieces, several at once; with an MD5 for each, the service rejects data that was damaged on the way."""
 
     def write(piece: tuple[int, int]) -> None:
         meter.go_on()
@@ -236,21 +236,21 @@ def _read_back(file: ShareFileClient, meter: _Meter) -> bytes:
 
 
 def _keep_promise(file: ShareFileClient, size: int, digest: bytes) -> None:
-    """Checks that the file is whole, and says so in its properties."""
+    """Checks that the file is complete, and records it in the file's properties."""
     from azure.storage.fileshare import ContentSettings
 
     file.set_http_headers(ContentSettings(content_md5=bytearray(digest)))
     found = file.get_file_properties()
     if found.size != size:
         raise ConflictError(
-            f"{file.file_name!r} has {found.size} bytes after {size} were uploaded: somebody else writes it. Upload it "
-            "again when nobody does"
+            f"{file.file_name!r} has {found.size} bytes after {size} were uploaded: another program is "
+            "writing it. Upload it again when that has ended"
         )
     file.set_file_metadata({_WRITTEN: str(found.last_write_time)})
 
 
 def _download_one(file: ShareFileClient, target: Path, meter: _Meter) -> bool:
-    """Copies one file and says whether there was anything to do."""
+    """Copies one file and returns whether there was anything to copy."""
     for _ in range(_TRIES):
         there = file.get_file_properties()
         meter.expect(there.size)
@@ -261,13 +261,13 @@ def _download_one(file: ShareFileClient, target: Path, meter: _Meter) -> bool:
             return True
         meter.expect(-there.size)
     raise ConflictError(
-        f"{file.file_name!r} was written {_TRIES} times while it was read. Download it when the job has ended",
+        f"{file.file_name!r} changed {_TRIES} times while it was read. Download it when the job has ended",
         status=412,
     )
 
 
 def _fetch(file: ShareFileClient, there: FileProperties, target: Path, meter: _Meter) -> bool:
-    """Writes the file under another name, behind what is there of an earlier try, and renames it when it is whole."""
+    """Writes the file under a temporary name, resuming an earlier attempt, and renames it when it is complete."""
     scratch = target.with_name(f".{target.name}.{_short(there.etag)}.part")
     for stale in set(target.parent.glob(f".{glob.escape(target.name)}.*.part")) - {scratch}:
         stale.unlink()
@@ -289,14 +289,14 @@ def _fetch(file: ShareFileClient, there: FileProperties, target: Path, meter: _M
 
 
 def _is_whole(file: ShareFileClient, there: FileProperties, scratch: Path) -> bool:
-    """Whether the copy is all of the file, and nobody wrote the file since the copying began."""
+    """Whether the copy is complete and the file has not changed since the copying started."""
     if _size(scratch) != there.size or file.get_file_properties().etag != there.etag:
         return False
     return _known_md5(there) in (b"", _md5(scratch))
 
 
 def _read_ahead(file: ShareFileClient, there: FileProperties, start: int, meter: _Meter) -> Iterator[bytes | None]:
-    """Yields the pieces from a byte on, in order, some of them under way at once; None where the file was changed."""
+    """Yields the pieces from a byte on, in order, several in flight at once; None if the file was changed."""
 
     def read(piece: tuple[int, int]) -> bytes | None:
         meter.go_on()
@@ -314,7 +314,7 @@ def _read_ahead(file: ShareFileClient, there: FileProperties, start: int, meter:
 
 
 def _pieces(start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yields first and behind-last byte of each piece."""
+    """Yields the start and the end (exclusive) of each piece."""
     for low in range(start, end, PIECE):
         yield low, min(low + PIECE, end)
 
@@ -329,7 +329,7 @@ def _properties(file: ShareFileClient) -> FileProperties | None:
 
 
 def _known_md5(there: FileProperties) -> bytes:
-    """Returns the file's MD5; b"" where nobody knows it, as of all that a job wrote."""
+    """Returns the file's MD5; b"" if it is unknown, as for files that a job wrote."""
     md5 = there.content_settings.content_md5
     kept = (there.metadata or {}).get(_WRITTEN) == str(there.last_write_time)
     return bytes(md5) if md5 and kept else b""

@@ -1,4 +1,4 @@
-"""Which files a transfer means, a file, a folder or a pattern, and what each is called at the other end."""
+"""Which files a transfer selects (a file, a folder or a pattern), and the name of each at the other end."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _PATTERN = re.compile(r"[*?\[]")
 
 
 def local_files(source: str | os.PathLike[str]) -> list[tuple[Path, str]]:
-    """Returns the local files that a path means, each with its name below the target.
+    """Returns the local files that a path selects, each with its name below the target.
 
     Args:
-        source: a file (its own name), a folder (its name and the paths below it), or a pattern of such (``**`` for any
+        source: a file (its own name), a folder (its name and the paths below it), or a pattern (``**`` for any
             depth).
 
     Raises:
-        SpecError: there is nothing of this name.
+        SpecError: no file matches.
     """
     text = os.fspath(source)
     found = [text] if os.path.lexists(text) else sorted(glob.glob(text, recursive=True))
@@ -48,7 +48,8 @@ def target_in_share(files: Sequence[tuple[Path, str]], to: str) -> list[tuple[Pa
 
     Args:
         files: local files, each with its name below the target.
-        to: a folder; or the file's path, where its last part ends as the one file does (``train.py``, ``a/other.py``).
+        to: a folder; or the file's new path, if its last part has the suffix of the only file (``train.py``,
+            ``a/other.py``).
     """
     to = "/".join(part for part in to.split("/") if part not in ("", "."))
     if len(files) == 1 and _is_file_name(to, files[0][1]):
@@ -90,7 +91,7 @@ def target_here(to: str | os.PathLike[str], name: str) -> Path:
     """Returns the local path for a file's name below the target folder.
 
     Raises:
-        SpecError: the name leads out of the folder; no honest service has such names.
+        SpecError: the name leads out of the folder, which only a malicious service would send.
     """
     parts = name.split("/")
     if any(part in ("", ".", "..") or os.sep in part or "\0" in part for part in parts):

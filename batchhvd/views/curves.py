@@ -1,4 +1,4 @@
-"""Learning curves: as a drawing for notebooks, as a row of blocks for terminals."""
+"""Learning curves: as an SVG for notebooks, as a row of blocks for terminals."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Point = tuple[float, float]
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _NOT_CURVES = frozenset({"epoch", "writer", "rank", "seconds", "images_per_second", "learning_rate", "lr"})
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 300, 170, 46, 24, 24
-_COLOURS = ("#2f6fde", "#d9730d")  # training, validation: apart for all kinds of colour vision, on light and dark
+_COLOURS = ("#2f6fde", "#d9730d")  # training, validation: distinct for all kinds of colour vision, on light and dark
 
 
 @frozen
 class Panel:
-    """One drawing: a metric, of the training and of the validation data.
+    """One chart: a metric on the training data and on the validation data.
 
     Attributes:
         name: the metric's name, without ``val_``.
-        lines: points (epoch, value) by the full name; values that are no numbers are left out.
+        lines: points (epoch, value) by the full name; values that are not finite are left out.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Panel:
 
 
 def panels(records: Sequence[Record]) -> list[Panel]:
-    """Returns what there is to draw, ``loss`` and ``accuracy`` first.
+    """Returns one chart per metric, ``loss`` and ``accuracy`` first.
 
     Args:
         records: one mapping per epoch with ``epoch`` and any metrics.
@@ -47,7 +47,7 @@ def panels(records: Sequence[Record]) -> list[Panel]:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Returns a row of blocks, the lowest value as the lowest block; a value that is no number is a blank."""
+    """Returns a row of blocks, the lowest value as the lowest block; a value that is not finite is a blank."""
     known = [value for value in values if math.isfinite(value)]
     low, span = min(known, default=0.0), max(known, default=0.0) - min(known, default=0.0)
     return "".join(_block(value, low, span) for value in values)
@@ -60,7 +60,7 @@ def _block(value: float, low: float, span: float) -> str:
 
 
 def svg(records: Sequence[Record]) -> str:
-    """Returns the curves as one inline SVG, or "" where there is nothing to draw.
+    """Returns the curves as one inline SVG, or "" if there is nothing to draw.
 
     Args:
         records: one mapping per epoch with ``epoch`` and any metrics.
@@ -103,7 +103,7 @@ def _panel(panel: Panel, left: int) -> str:
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
-    """Returns the ends of an axis, apart also where all values are one."""
+    """Returns the ends of an axis, which differ even if all values are equal."""
     low, high = min(values), max(values)
     return (low, high) if high > low else (low - 0.5, high + 0.5)
 

@@ -1,7 +1,7 @@
 """How resources look in a notebook: a card for one, a table for many, curves for a training.
 
-Plain HTML that takes fonts and colours from the page around it, so that it reads on light and dark. Nothing of IPython
-is needed: notebooks ask every object for ``_repr_html_``.
+Plain HTML that takes fonts and colours from the page around it, so that it reads on light and dark. IPython is not
+needed: notebooks ask every object for ``_repr_html_``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CELL = "padding:.25em .9em .25em 0;text-align:left"
 
 
 def card(resource: Viewable) -> str:
-    """Returns a resource as a card: what it is, how it stands, and why where something is wrong."""
+    """Returns a resource as a card: its kind, its state, and the reasons if something is wrong."""
     facts = _facts(resource)
     rows = "".join(
         f'<div><span style="{_DIM}">{escape(name)}</span>&nbsp; {_value(name, value)}</div>'

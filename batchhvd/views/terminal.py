@@ -1,6 +1,6 @@
 """How things look in a terminal: tables, one live bar per rank under the log, and plain text everywhere else.
 
-Where the output is no terminal (a file, a pipe, CI) or progress is not wanted, a log is passed on byte for byte and
+If the output is not a terminal (a file, a pipe, CI) or progress is turned off, a log is passed on byte for byte and
 nothing moves.
 """
 
@@ -25,7 +25,7 @@ _SHOWN = ("loss", "accuracy", "val_loss", "val_accuracy")
 
 
 def rows(items: Sequence[Mapping[str, object]]) -> Table:
-    """Returns mappings as a table: a column for each name, numbers to the right, states in their colour."""
+    """Returns mappings as a table: a column for each name, numbers aligned right, states in colour."""
     names = list(dict.fromkeys(name for item in items for name in item))
     table = _table()
     for name in names:
@@ -37,7 +37,7 @@ def rows(items: Sequence[Mapping[str, object]]) -> Table:
 
 
 def epochs(records: Sequence[Mapping[str, float]]) -> Table:
-    """Returns the records of a training as a table with a row of curves below, where there are several."""
+    """Returns the records of a training as a table with a row of curves below if there are several."""
     found = dict.fromkeys(name for record in records for name in record)
     first, last = ("epoch", *_SHOWN), ("images_per_second", "seconds")
     between = [name for name in found if name not in (*first, *last)]
@@ -53,7 +53,7 @@ def epochs(records: Sequence[Mapping[str, float]]) -> Table:
 
 
 def _sampled(values: Sequence[float], most: int = 10) -> list[float]:
-    """Takes so many of the values, evenly spread, that the curve is no wider than its column."""
+    """Returns at most ``most`` values, evenly spread, so that the curve fits its column."""
     if len(values) <= most:
         return list(values)
     return [values[round(index * (len(values) - 1) / (most - 1))] for index in range(most)]
@@ -87,12 +87,12 @@ class Follower:
     """
 
     def __init__(self, console: Console, *, ranks: int | None = None, live: bool = True) -> None:
-        """Makes one that has shown nothing.
+        """Creates a follower that has shown nothing yet.
 
         Args:
-            console: where it is shown.
-            ranks: how many ranks write at most, or None where that is not known.
-            live: False passes the text on as it is, as it is done anyway where the console is no terminal.
+            console: the console to show it on.
+            ranks: how many ranks write at most, or None if that is not known.
+            live: False passes the text on unchanged, as for a console that is not a terminal.
         """
         self.progress = ProgressReader(ranks)
         self._console = console
@@ -103,7 +103,7 @@ class Follower:
         self._waits = Spinner("dots", text="waiting for the first line")
 
     def say(self, line: str) -> None:
-        """Shows what is waited for, until a bar takes its place."""
+        """Shows what the stream is waiting for, until a bar replaces it."""
         if self._live and not self.progress.bars:
             self._waits.update(text=Text(line, style="dim"))
 
@@ -138,7 +138,7 @@ class Follower:
                 self._console.print(Text.from_ansi(line), soft_wrap=True)
 
     def _tell_epochs(self) -> None:
-        """Says each epoch that every writer has ended: the bars that showed it are gone by then."""
+        """Prints each epoch that every writer has ended, since its bars have been replaced."""
         writers = len(self.progress.bars)
         table = self.progress.table()
         for row in table[self._told :]:

@@ -52,12 +52,12 @@ def test_the_verbs_are_there():
         (["cluster", "create", "c", *WHERE[:4]], ["vmSize is missing", "--vm-size"]),
         (["cluster", "create", "c", *WHERE[:4], "-f", "{priority}"], ["vmSize is missing", "--vm-size"]),
         (["cluster", "resize", "c", *WHERE[:4]], ["--target"]),
-        (["cluster", "resize", "c", *WHERE[:4], "--min", "1"], ["--min and --max go together"]),
+        (["cluster", "resize", "c", *WHERE[:4], "--min", "1"], ["give both --min and --max"]),
         (["group", "create", "g", "--tag", "x"], ["NAME=VALUE"]),
         (["group", "list", "--query", "[].{"], ["not a JMESPath expression"]),
         (["group", "list", "-o", "xml"], ["table", "json"]),
         (["nonsense"], ["No such command"]),
-        (["tutorial", "--data", "nicht da"], ["no folder nicht da", "cifar-10-batches-py"]),
+        (["tutorial", "--data", "nicht da"], ["folder nicht da does not exist", "cifar-10-batches-py"]),
         (["tutorial", "--epochs", "0"], ["--epochs"]),
         (["--endpoint", "http://example.org", "group", "list"], ["https"]),
     ],
@@ -175,9 +175,9 @@ def test_the_doctor_names_the_package_and_the_command(monkeypatch):
     monkeypatch.setattr(checkup, "_version", lambda name: "" if name == "uvicorn" else "1.0")
     (service,) = [finding for finding in checkup._packages() if finding.what == "service"]
     assert (service.state, service.found) == ("missing", "without uvicorn")
-    assert service.mend.endswith("-m pip install 'batchhvd[service]'")
+    assert service.fix.endswith("-m pip install 'batchhvd[service]'")
     assert str(service).splitlines()[0] == "✗ service        without uvicorn"
-    assert service.mend in str(service)
+    assert service.fix in str(service)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -90,6 +90,6 @@ def test_ctrl_c_leaves_no_rank_and_no_service(tmp_path: Path, poll: Callable[...
     process.send_signal(signal.SIGINT)  # people press it twice
     text, _ = process.communicate(timeout=60)
     assert process.returncode == 130, text
-    assert "nothing runs any more" in text
+    assert "nothing is left running" in text
     assert not [pid for pid in started if alive(pid)]
     assert local_service.find(root) is None

@@ -1,4 +1,4 @@
-"""Resource Manager as far as Batch AI's users meet it: subscriptions, providers, resource groups, resources."""
+"""The parts of Resource Manager that users of Batch AI need: subscriptions, providers, resource groups, resources."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PROVIDERS = {
 
 
 def read(schema: Schema, body: object) -> Any:
-    """Returns a body as a schema has it.
+    """Returns a body read by a schema.
 
     Raises:
         BadRequestError: 400, with the JSON pointer of the first wrong field.
@@ -42,7 +42,7 @@ def group(here: Here, name: str) -> Record:
     """Returns a resource group.
 
     Raises:
-        NotFoundError: there is none of this name.
+        NotFoundError: there is no group of this name.
     """
     record = here.store.get(f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{name}")
     if record is None:
@@ -56,20 +56,20 @@ def open_group(here: Here, name: str) -> Record:
     """Returns a resource group that takes new resources.
 
     Raises:
-        NotFoundError: there is none of this name.
+        NotFoundError: there is no group of this name.
         ConflictError: it is being deleted.
     """
     record = group(here, name)
     if record.document["properties"]["provisioningState"] == "Deleting":
         raise ConflictError(
-            f"Resource group '{name}' is being deleted; try again when it is gone.",
+            f"Resource group '{name}' is being deleted; try again once it is deleted.",
             code="ResourceGroupBeingDeleted",
         )
     return record
 
 
 def mark_deleting(here: Here, target: Record) -> None:
-    """Writes the wish that a resource and all below it go away, at once or not at all; the scheduler fulfils it."""
+    """Marks a resource and all below it for deletion, all at once or not at all; the scheduler deletes them."""
     with here.store.transaction():
         for record in [target, *here.store.under(target.id)]:
             state = "Deleting" if record.type == "groups" else "deleting"
@@ -172,22 +172,22 @@ def _by_number(record: Record) -> str:
 
 
 def list_subscriptions(here: Here, ask: Ask) -> Answer:
-    """Lists the one subscription there is."""
+    """Lists the only subscription."""
     return Answer(200, {"value": [_subscription()]})
 
 
 def get_subscription(here: Here, ask: Ask) -> Answer:
-    """Shows the one subscription there is."""
+    """Shows the only subscription."""
     return Answer(200, _subscription())
 
 
 def list_tenants(here: Here, ask: Ask) -> Answer:
-    """Lists the one tenant there is."""
+    """Lists the only tenant."""
     return Answer(200, {"value": [{"id": f"/tenants/{TENANT}", "tenantId": TENANT}]})
 
 
 def list_locations(here: Here, ask: Ask) -> Answer:
-    """Lists one location; every other name does as well."""
+    """Lists one location; any other name works as well."""
     id = f"/subscriptions/{SUBSCRIPTION}/locations/local"
     return Answer(200, {"value": [{"id": id, "name": "local", "displayName": "this machine"}]})
 
@@ -205,7 +205,7 @@ def _subscription() -> Document:
 
 
 def list_providers(here: Here, ask: Ask) -> Answer:
-    """Lists the providers that this service speaks for, all registered."""
+    """Lists the providers that this service implements, all registered."""
     return Answer(200, {"value": [_provider(name) for name in _PROVIDERS]})
 
 
@@ -214,7 +214,7 @@ def get_provider(here: Here, ask: Ask) -> Answer:
     for name in _PROVIDERS:
         if name.lower() == ask.names["provider"].lower():
             return Answer(200, _provider(name))
-    raise NotFoundError(f"There is no provider '{ask.names['provider']}' here.", code="InvalidResourceNamespace")
+    raise NotFoundError(f"This service has no provider '{ask.names['provider']}'.", code="InvalidResourceNamespace")
 
 
 def _provider(name: str) -> Document:

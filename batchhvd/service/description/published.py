@@ -1,4 +1,4 @@
-"""The published description of Batch AI 2018-05-01, read at the start: routes, fields, types, enums, defaults."""
+"""The published description of Batch AI 2018-05-01, read at startup: routes, fields, types, enums, defaults."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ class Operation:
 
     @property
     def body(self) -> Schema | None:
-        """The body's schema, None where it takes none."""
+        """The body's schema, or None if the operation takes no body."""
         return next((parameter["schema"] for parameter in self.parameters if parameter["in"] == "body"), None)
 
 
 class Description:
-    """The description, and what follows from it."""
+    """The description, and the checks that follow from it."""
 
     def __init__(self, document: Schema) -> None:
         self._document = document
         self.operations: tuple[Operation, ...] = tuple(self._read())
-        # Names are checked with every request, so their patterns are made once.
+        # Names are checked with every request, so their patterns are compiled once.
         self._shapes = {operation.id: tuple(_shapes(operation)) for operation in self.operations}
 
     @classmethod
@@ -92,7 +92,7 @@ class Description:
         return result
 
     def read_body(self, operation: Operation, body: object) -> tuple[Any, list[str]]:
-        """Returns the body as the description has it, and the pointers of the fields that it does not know.
+        """Returns the body read by the description, and the pointers of the fields that it does not know.
 
         Raises:
             BadRequestError: 400, with the JSON pointer of the first wrong field.

@@ -1,6 +1,6 @@
 """Reads a value by a schema of the published description (Swagger 2.0): required fields, types, enums, defaults.
 
-No client checks what it sends, so this is where a wrong field is met. All problems are collected, each with the JSON
+Clients do not check what they send, so wrong fields are found here. All problems are collected, each with the JSON
 pointer (RFC 6901) of its field.
 """
 
@@ -35,7 +35,7 @@ class Reader:
 
     Attributes:
         resolve: follows a ``$ref``.
-        problems: what was wrong, in the order it was met.
+        problems: what is wrong, in the order of the fields.
         unknown: pointers of the fields that the schema does not have.
     """
 
@@ -44,7 +44,7 @@ class Reader:
     unknown: list[str] = Factory(list)
 
     def read(self, schema: Schema, value: object, pointer: str = "") -> Any:
-        """Returns the value as the schema has it: unknown fields and nulls dropped, defaults filled in."""
+        """Returns the value with unknown fields and nulls dropped and defaults filled in."""
         schema = self.resolve(schema)
         kind = schema.get("type") or ("object" if "properties" in schema else "")
         read = _READERS.get(kind)
@@ -133,7 +133,7 @@ _READERS: dict[str, Callable[[Reader, Schema, object, str], object]] = {
 def needed(schema: Schema, resolve: Callable[[Schema], Schema]) -> list[str]:
     """Returns the names of an object's required fields.
 
-    The description does not mark ``properties`` as required even where fields inside it are; then it is.
+    The description does not mark ``properties`` as required even if fields inside it are; here it is then.
     """
     names = list(schema.get("required", ()))
     inner = schema.get("properties", {}).get("properties")
@@ -143,7 +143,7 @@ def needed(schema: Schema, resolve: Callable[[Schema], Schema]) -> list[str]:
 
 
 def default_of(schema: Schema) -> object:
-    """Returns a field's default, None where it has none; durations in ISO 8601, which is what clients read."""
+    """Returns a field's default, or None if it has none; durations in ISO 8601, which is what clients read."""
     default = schema.get("default")
     if default is not None and schema.get("format") == "duration":
         length = read_duration(default)
@@ -152,7 +152,7 @@ def default_of(schema: Schema) -> object:
 
 
 def refuse(problems: list[Problem]) -> None:
-    """Raises for the first problem, with all of them as details; does nothing where there are none.
+    """Raises for the first problem, with all of them as details; does nothing if there are none.
 
     Raises:
         BadRequestError: 400, the target is the JSON pointer of the first wrong field.

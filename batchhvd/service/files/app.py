@@ -57,7 +57,7 @@ class Files:
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="files")
 
     def sas(self, account: str, share: str, path: str, permission: str, expiry: float) -> str:
-        """Returns the query string of a link to a file, or to a whole share where ``path`` is "".
+        """Returns the query string of a link to a file, or to a whole share if ``path`` is "".
 
         Args:
             account: the storage account.
@@ -67,13 +67,13 @@ class Files:
             expiry: seconds since 1970 at which the link ends.
 
         Raises:
-            ServiceError: there is no such account.
+            ServiceError: the account does not exist.
         """
         target = Target(account, share, tuple(name for name in path.split("/") if name))
         return sas.mint(self._gate.key(account), target, permission, expiry)
 
     def directory(self, account: str, share: str) -> Path | None:
-        """Returns the directory that a share is, or None where there is no such share."""
+        """Returns the directory of a share, or None if the share does not exist."""
         if not is_name(account, share):
             return None
         path = self._disk.share(Target(account, share))

@@ -1,4 +1,4 @@
-"""Which operation a request means, and what permission it takes."""
+"""Finds the operation that a request asks for, and the permission that it takes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Action:
     brief: bool = False
 
     def check(self, grant: Grant) -> None:
-        """Refuses what a link does not permit."""
+        """Refuses a request that the link does not permit."""
         if grant.letters is None:
             return
         if self.level not in grant.levels:
@@ -112,7 +112,7 @@ _RANGE_FROM_URL = Action(copy.put_from_url, "o", "w")
 
 
 def admit(gate: Gate, request: Request) -> Permit:
-    """Returns the operation that a request means and what it may use; refuses what it may not do."""
+    """Returns the operation that a request asks for and what it may use; refuses a request that may not do it."""
     grant = gate.grant(request)
     action = find(request)
     action.check(grant)
@@ -120,8 +120,8 @@ def admit(gate: Gate, request: Request) -> Permit:
 
 
 def find(request: Request) -> Action:
-    """Returns the operation that a request means; refuses it where there is none such."""
-    _refuse_unspoken(request)
+    """Returns the operation that a request asks for; refuses the request if there is none."""
+    _refuse_unsupported(request)
     key = request.method, request.query.get("restype", "").lower(), request.query.get("comp", "").lower()
     if (
         request.target.names
@@ -141,8 +141,8 @@ def _tables(request: Request) -> tuple[dict[_Key, Action], ...]:
     return (_SHARE, _DIRECTORY) if not request.target.names else (_DIRECTORY, _FILE)
 
 
-def _refuse_unspoken(request: Request) -> None:
+def _refuse_unsupported(request: Request) -> None:
     if request.query.get("sharesnapshot") or request.query.get("prevsharesnapshot"):
         raise refusal("ShareSnapshotNotFound")
     if "x-ms-structured-body" in request.headers:
-        raise refusal("NotImplemented", "Bodies in checked segments (CRC64) are not spoken; ask for MD5.")
+        raise refusal("NotImplemented", "Structured bodies (CRC64) are not supported; use MD5.")

@@ -13,7 +13,7 @@ from batchhvd.service.files.protocol.byte_range import RANGE_BYTES
 from batchhvd.service.files.protocol.refusal import refusal
 from batchhvd.service.files.protocol.response import Response, Stretch
 
-_VERSION = "2022-11-02"  # told to those who name no version; every newer one is answered as itself
+_VERSION = "2022-11-02"  # for clients that name no version; others get their own back
 _CRUMBS = 256  # pieces of a body that are joined, so that one sent byte by byte stays small
 _PIECE = 1 << 20  # bytes read from disk and sent at a time
 
@@ -81,7 +81,7 @@ def _encode(value: str) -> bytes:
 
 
 async def _stream(stretch: Stretch, receive: Receive, send: Send, read: Read) -> None:
-    """Sends a stretch of a file in pieces, until its end or until the client has gone."""
+    """Sends a stretch of a file in pieces, until its end or until the client goes away."""
     async with anyio.create_task_group() as group:
         group.start_soon(_watch, receive, group.cancel_scope)
         position, end = stretch.start, stretch.start + stretch.length

@@ -1,9 +1,9 @@
-"""Holds an answer without news back until there is news, for clients that ask for it: one request instead of many.
+"""Holds back an answer without news until there is news, for clients that ask for it: one request instead of many.
 
 An extension of this service, switched on by a request's header; nothing else changes its behaviour.
 
     x-batchhvd-wait: SECONDS   hold the answer for so long at most; 0 asks for the answer at once, with its tag
-    x-batchhvd-unless: TAG     an answer with this tag is no news; so is one for a range behind a file's end (416)
+    x-batchhvd-unless: TAG     an answer with this tag is no news; nor is one for a range past a file's end (416)
     x-batchhvd-job: ID         the end of this job is news as well
 
     x-batchhvd-held: 1         in the answer: the service has understood
@@ -19,10 +19,11 @@ from collections.abc import Callable, Mapping
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Store
 
 LONGEST = 60.0
-"""Seconds that no answer is held longer than: a connection that is silent for longer may be dropped on its way."""
+"""The longest time in seconds for which an answer is held: a connection that is silent for longer may be dropped."""
 
 LARGEST = 64 * 1024
 """Bytes of a request's body that are kept to ask again with; a request with more is passed on and not held."""
@@ -36,11 +37,11 @@ class Holding:
     """An ASGI application around another one."""
 
     def __init__(self, app: ASGIApp, ended: Callable[[str], bool], closing: Callable[[], bool] = lambda: False) -> None:
-        """Makes it.
+        """Creates it.
 
         Args:
             app: what answers.
-            ended: whether the job with an id has ended, or is gone.
+            ended: whether the job with an id has ended or was deleted.
             closing: whether the service is about to end, so that nothing is held any more.
         """
         self._app, self._ended, self._closing = app, ended, closing
@@ -53,7 +54,7 @@ class Holding:
             await self._app(scope, receive, send)
             return
         body, whole = await _body(receive)
-        if not whole:  # its sender may be anybody: the application looks at the token before it reads on
+        if not whole:  # its sender may be anyone: the application checks the token before it reads on
             await self._app(scope, _joined(body, receive), send)
             return
         gone = asyncio.ensure_future(receive())  # from here on it only says that the client has left
@@ -75,7 +76,7 @@ class Holding:
         deadline = loop.time() + wait
         job = headers.get("x-batchhvd-job", "")
         while not gone.done():
-            # Asked before the look, so that what the job wrote last is in the answer that its end lets go.
+            # Asked before the look, so that what the job wrote last is in the answer that its end releases.
             over = bool(job and self._ended(job)) or self._closing() or loop.time() >= deadline
             answer = _Answer(send, headers.get("x-batchhvd-unless", ""), hold=not over)
             await self._app(dict(scope), _replay(body, gone), answer)
@@ -85,11 +86,11 @@ class Holding:
 
 
 def job_over(store: Store) -> Callable[[str], bool]:
-    """Returns what says of a job's id whether the job has ended, or is gone."""
+    """Returns a function that says for a job's id whether the job has ended or was deleted."""
 
     def over(id: str) -> bool:
         record = store.get(id)
-        return record is None or record.document.get("properties", {}).get("executionState") in ("succeeded", "failed")
+        return record is None or (record.type == "jobs" and StoredJob.of(record).has_ended)
 
     return over
 
@@ -118,7 +119,7 @@ class _Answer:
         self._start = {**message, "headers": [*message["headers"], (b"x-batchhvd-held", b"1")]}
         if message["status"] == 416 and self._hold:
             self.withheld = True
-        elif not _is_json(message):  # a file, of any size: it goes through as it comes
+        elif not _is_json(message):  # a file of any size: passed on as it comes
             self._passing = True
             await self._send(self._start)
 
@@ -159,7 +160,7 @@ def _joined(body: bytes, receive: Receive) -> Receive:
 
 
 async def _body(receive: Receive) -> tuple[bytes, bool]:
-    """Returns a request's body and whether that is all of it; reading stops where it is too large to be held."""
+    """Returns a request's body and whether that is all of it; reading stops once it is too large to be held."""
     body, more = b"", True
     while more and len(body) <= LARGEST:
         message = await receive()
@@ -169,5 +170,5 @@ async def _body(receive: Receive) -> tuple[bytes, bool]:
 
 
 def _seconds(text: str) -> float | None:
-    """Returns the seconds of a header; None where it is absent or no number."""
+    """Returns the seconds of a header; None if it is absent or not a number."""
     return min(float(text), LONGEST) if re.fullmatch(r"\d{1,6}(\.\d{1,6})?", text) else None

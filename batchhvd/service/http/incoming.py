@@ -42,7 +42,7 @@ class Incoming:
 
     @cached_property
     def base(self) -> str:
-        """Scheme and host as the client sees them; a proxy with TLS before the service tells the scheme."""
+        """Scheme and host as the client sees them; a TLS proxy in front of the service reports the scheme."""
         forwarded = self.headers.get("x-forwarded-proto", "").lower()
         scheme = forwarded if forwarded in ("http", "https") else self._scope["scheme"]
         return f"{scheme}://{self.host}"

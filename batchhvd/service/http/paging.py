@@ -1,4 +1,4 @@
-"""Lists in pages: at most ``maxresults`` items, and where to ask for the next ones."""
+"""Lists in pages: at most ``maxresults`` items, and the link to the next page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def records(
         show: what of a resource the page holds.
 
     Raises:
-        BadRequestError: 400, the query's token or number is none.
+        BadRequestError: 400, the query's token or number is invalid.
     """
     most, after = _most(ask), _after(ask)
     if after and not (after.isascii() and after.isdigit() and len(after) < 19):
@@ -42,7 +42,7 @@ def page(ask: Ask, items: Sequence[T], key: Callable[[T], str], show: Callable[[
     """Returns one page of items that are sorted by ``key``.
 
     Raises:
-        BadRequestError: 400, the query's token or number is none.
+        BadRequestError: 400, the query's token or number is invalid.
     """
     most, after = _most(ask), _after(ask)
     return _page(ask, [item for item in items if not after or key(item) > after], most, key, show)
@@ -70,7 +70,9 @@ def _after(ask: Ask) -> str:
 
 
 def _no_token() -> BadRequestError:
-    return BadRequestError(f"{TOKEN} is none that this service gave out.", code="InvalidField", target=TOKEN)
+    return BadRequestError(
+        f"{TOKEN} was not given out by this service; follow nextLink as it is.", code="InvalidField", target=TOKEN
+    )
 
 
 def _next(ask: Ask, last: str) -> str:

@@ -1,4 +1,4 @@
-"""Bearer tokens: the token endpoints give one for the service's own secret, and nothing else is accepted."""
+"""Bearer tokens: the token endpoints issue one for the service's own secret, and nothing else is accepted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIFETIME = 86400
 
 @frozen
 class Tokens:
-    """Gives out tokens and checks them; keeps nothing, so that tokens outlive a restart.
+    """Issues tokens and checks them; keeps nothing, so that tokens outlive a restart.
 
     Attributes:
         secret: the content of the file ``token``.
@@ -71,7 +71,7 @@ def grant(tokens: Tokens, body: bytes, version: int) -> Answer:
 
 
 def configuration(base: str, tenant: str) -> Answer:
-    """Answers where the endpoints of a tenant are (OpenID Connect Discovery, as far as clients read it)."""
+    """Answers with the endpoints of a tenant (those parts of OpenID Connect Discovery that clients read)."""
     body = {
         "token_endpoint": f"{base}/{tenant}/oauth2/v2.0/token",
         "authorization_endpoint": f"{base}/{tenant}/oauth2/v2.0/authorize",
@@ -83,7 +83,7 @@ def configuration(base: str, tenant: str) -> Answer:
 
 
 def discovery(base: str) -> Answer:
-    """Answers which hosts are one authority: this one alone (as MSAL asks before it trusts a host)."""
+    """Answers which hosts are one authority: only this one (MSAL asks before it trusts a host)."""
     host = base.partition("://")[2]
     body = {
         "tenant_discovery_endpoint": f"{base}/{TENANT}/v2.0/.well-known/openid-configuration",

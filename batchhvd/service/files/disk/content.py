@@ -21,7 +21,7 @@ def stamp(fd: int, changed: int | None = None) -> None:
     would leave one ETag for two contents.
     """
     about = os.fstat(fd)
-    with suppress(PermissionError):  # a file that we may write but do not own: the system's tick must do
+    with suppress(PermissionError):  # we may write this file but do not own it: the system's tick must do
         os.utime(fd, ns=(about.st_atime_ns, time.time_ns() if changed is None else changed))
 
 
@@ -57,7 +57,7 @@ def _pwritev(fd: int, pieces: Sequence[bytes], offset: int) -> int:
 
 
 def punch(fd: int, offset: int, length: int) -> None:
-    """Frees a range of a file, which then reads as zeros; writes zeros where the file system cannot do that."""
+    """Frees a range of a file, which then reads as zeros; writes zeros if the file system cannot do that."""
     fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
     if fallocate is not None:
         arguments = fd, _PUNCH_HOLE, ctypes.c_int64(offset), ctypes.c_int64(length)

@@ -50,12 +50,12 @@ class Sidecar:
         self._connection.execute(_SCHEMA)
 
     def get(self, share: str, path: str, inode: int) -> Facts:
-        """Returns what was noted for the entry that has this inode now; empty where nothing was."""
+        """Returns what was noted for the entry that has this inode now; empty if nothing was."""
         row = self._run("SELECT inode, facts FROM entry WHERE share = ? AND path = ?", share, _text(path))
         return json.loads(row[1]) if row and row[0] == _signed(inode) else {}
 
     def put(self, share: str, path: str, inode: int, facts: Facts) -> None:
-        """Notes facts in place of those there are; nothing is kept of what is empty."""
+        """Notes facts in place of those noted before; empty ones are not kept."""
         kept = {name: value for name, value in facts.items() if value not in ({}, None, "")}
         if not kept:
             return self.forget(share, path)
@@ -73,7 +73,7 @@ class Sidecar:
         self._run("DELETE FROM entry WHERE share = ?", share)
 
     def move(self, share: str, old: str, new: str) -> None:
-        """Takes along what is known of an entry, and of all below it, to another path."""
+        """Moves what is known of an entry, and of all below it, to another path."""
         old, new = _text(old), _text(new)
         with self._lock, self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
@@ -96,7 +96,7 @@ _BELOW = "WHERE share = ? AND (path = ? OR (path >= ? AND path < ?))"  # "0" fol
 
 
 def _text(path: str) -> str:
-    """Makes a path storable that a job wrote in bytes that are not UTF-8."""
+    """Makes a path storable even if it is not UTF-8; jobs may create such names."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 

@@ -1,9 +1,9 @@
 """Finding things inside a share without ever leaving it.
 
 A job owns its share and may put any link in it. So a path is walked one name at a time, from one open directory to the
-next, and the system never follows a link for us: where one stands, its target is read and walked by the same rules. A
-link that stays in the share works as it does for the job; one that leads out is refused as if it led nowhere. A link
-that is swapped in while the walk goes on meets ``O_NOFOLLOW``.
+next, and the system never follows a link for us: when the walk meets one, its target is read and walked by the same
+rules. A link that stays in the share works as it does for the job; one that leads out is refused as if it led nowhere.
+A link that is swapped in while the walk goes on meets ``O_NOFOLLOW``.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def spot(share: Path, names: Sequence[str], *, follow: bool = False) -> Iterator
     Args:
         share: the share's directory.
         names: the entry's path, at least one name.
-        follow: where the entry is a link, take what it points at.
+        follow: if the entry is a link, take what it points at.
 
     Raises:
         ServiceError: ShareNotFound, ParentNotFound, or ResourceNotFound for a link that leads out of the share.
@@ -73,7 +73,7 @@ def spot(share: Path, names: Sequence[str], *, follow: bool = False) -> Iterator
 
 @contextmanager
 def directory(share: Path, names: Sequence[str]) -> Iterator[Spot]:
-    """Opens a directory; raises OSError where it does not exist or is none, ServiceError where the share is missing."""
+    """Opens a directory; raises OSError if it is missing or not a directory, ServiceError if the share is missing."""
     with _Walk(share) as walk:
         walk.descend(names)
         yield Spot(walk.fd, ".", tuple(walk.names))
@@ -81,7 +81,7 @@ def directory(share: Path, names: Sequence[str]) -> Iterator[Spot]:
 
 @contextmanager
 def file(share: Path, names: Sequence[str], flags: int = os.O_RDONLY) -> Iterator[tuple[int, Spot]]:
-    """Opens a file and closes it at the end; refuses what is no plain file."""
+    """Opens a file and closes it at the end; refuses what is not a plain file."""
     with spot(share, names, follow=True) as place:
         fd = open_file(place, flags)
         try:
@@ -91,7 +91,7 @@ def file(share: Path, names: Sequence[str], flags: int = os.O_RDONLY) -> Iterato
 
 
 def open_file(place: Spot, flags: int = os.O_RDONLY) -> int:
-    """Returns an open file for an entry; the caller closes it. Refuses what is no plain file."""
+    """Returns an open file for an entry; the caller closes it. Refuses what is not a plain file."""
     fd = os.open(place.name, flags | _FILE, dir_fd=place.fd)
     if stat.S_ISREG(os.fstat(fd).st_mode):
         return fd
@@ -106,7 +106,7 @@ def look(share: Path, parent: Spot, entry: os.DirEntry[str]) -> os.stat_result |
         if stat.S_ISLNK(about.st_mode):
             with spot(share, (*parent.names, entry.name), follow=True) as place:
                 about = place.stat()
-    except (OSError, ServiceError):  # gone since the directory was read, or a link that leads nowhere or out
+    except (OSError, ServiceError):  # deleted since the directory was read, or a link that leads nowhere or out
         return None
     return about if stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode) else None
 
@@ -152,7 +152,7 @@ class _Walk:
         return "."
 
     def _step(self, name: str) -> bool:
-        """Enters a directory; False where the name is a link instead."""
+        """Enters a directory; False if the name is a link instead."""
         try:
             fd = os.open(name, _DIRECTORY, dir_fd=self.fd)
         except OSError as error:
@@ -171,7 +171,7 @@ class _Walk:
             return False
 
     def _target(self, name: str) -> list[str]:
-        """Returns the names to walk on with in place of a link, from where the walk then stands."""
+        """Returns the names to continue with in place of a link, from the directory that the walk is then in."""
         self._links += 1
         if self._links > _MOST_LINKS:
             raise refusal("ResourceNotFound", "Its links go in a circle.")

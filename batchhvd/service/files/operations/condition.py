@@ -11,7 +11,7 @@ from batchhvd.service.files.protocol.request import Request
 
 
 def check_conditions(request: Request, about: os.stat_result | None) -> bool:
-    """Refuses a request whose condition does not hold; False where a read would send what the client has already."""
+    """Refuses a request whose condition does not hold; False if a read would send what the client has already."""
     tag = etag(about) if about else ""
     seconds = int(about.st_mtime) if about else 0
     wanted, unwanted = request.header("if-match"), request.header("if-none-match")
@@ -27,7 +27,7 @@ def check_conditions(request: Request, about: os.stat_result | None) -> bool:
 
 
 def check_write(request: Request, about: os.stat_result | None) -> None:
-    """Refuses a write whose condition does not hold; ``about`` is None for a file that is not there."""
+    """Refuses a write whose condition does not hold; ``about`` is None for a file that does not exist."""
     if not check_conditions(request, about):
         raise refusal("ConditionNotMet")
 

@@ -27,7 +27,7 @@ from batchhvd.service.files.protocol.response import Response, xml_response
 
 
 def create(disk: Disk, request: Request) -> Response:
-    """Makes one directory; its parent must be there."""
+    """Creates one directory; its parent must exist."""
     if not request.target.names:
         raise refusal("ResourceAlreadyExists", "Every share has its root.")
     facts = Facts(metadata=request.metadata(), created=time_in(request, "x-ms-file-creation-time"))
@@ -39,7 +39,7 @@ def create(disk: Disk, request: Request) -> Response:
 
 
 def properties(disk: Disk, request: Request) -> Response:
-    """Tells a directory's times and metadata."""
+    """Returns a directory's times and metadata."""
     with tree.directory(disk.share(request.target), request.target.names) as place:
         about = place.stat()
         facts = disk.facts(request.target, place.path, about)
@@ -62,7 +62,7 @@ def set_properties(disk: Disk, request: Request) -> Response:
 
 
 def set_metadata(disk: Disk, request: Request) -> Response:
-    """Sets a directory's metadata in place of what it has."""
+    """Replaces a directory's metadata."""
     with tree.directory(disk.share(request.target), request.target.names) as place:
         about = place.stat()
         facts = disk.facts(request.target, place.path, about)
@@ -95,10 +95,10 @@ def list_entries(disk: Disk, request: Request) -> Response:
 
 
 def _item(disk: Disk, request: Request, place: Spot, entry: os.DirEntry[str]) -> str:
-    """Returns an entry's element, or "" for what is neither file nor directory.
+    """Returns an entry's element, or "" if it is neither a file nor a directory.
 
-    A link shows as the file that it leads to. One that leads to a directory is left out: who copies or deletes a tree
-    would otherwise walk in circles, or empty the directory that the link names.
+    A link shows as the file that it leads to. One that leads to a directory is left out: otherwise a client that copies
+    or deletes a tree would walk in circles, or empty the directory that the link names.
     """
     about = tree.look(disk.share(request.target), place, entry)
     if about is None or (stat.S_ISDIR(about.st_mode) and entry.is_symlink()):

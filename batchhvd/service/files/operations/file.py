@@ -25,10 +25,10 @@ _IN_MEMORY = 1 << 20  # answers up to this size are read before they begin
 
 
 def create(disk: Disk, request: Request) -> Response:
-    """Makes a file of a given size, all zeros or with the body at its front, in place of one that is there.
+    """Creates a file of a given size, all zeros or with the body at its front, in place of an existing one.
 
-    The file enters the share by a rename at its full size, so nobody ever sees half of it. A file that is being read or
-    written under the same name keeps living for those who have it open.
+    The file enters the share by a rename at its full size, so no reader ever sees half of it. Clients that have the old
+    file of that name open go on reading and writing the old one.
     """
     if request.required("x-ms-type").lower() != "file":
         raise refusal("InvalidHeaderValue", "x-ms-type is 'file'.")
@@ -79,7 +79,7 @@ def read(disk: Disk, request: Request) -> Response:
 
 
 def properties(disk: Disk, request: Request) -> Response:
-    """Tells a file's size, times, content headers and metadata."""
+    """Returns a file's size, times, content headers and metadata."""
     with tree.file(disk.share(request.target), _names(request)) as (fd, place):
         about = os.fstat(fd)
         facts = disk.facts(request.target, place.path, about)
@@ -90,7 +90,7 @@ def properties(disk: Disk, request: Request) -> Response:
 
 
 def read_metadata(disk: Disk, request: Request) -> Response:
-    """Tells a file's metadata alone."""
+    """Returns only a file's metadata."""
     answer = properties(disk, request)
     told = {name: value for name, value in answer.headers.items() if name.startswith("x-ms-meta-")}
     return Response(200, {**told, "etag": answer.headers["etag"], "last-modified": answer.headers["last-modified"]})
@@ -99,7 +99,7 @@ def read_metadata(disk: Disk, request: Request) -> Response:
 def set_properties(disk: Disk, request: Request) -> Response:
     """Sets a file's size, its content headers, its times.
 
-    Content headers are replaced as a whole, but left alone where the request is only about the size.
+    Content headers are replaced as a whole, but left alone if the request only sets the size.
     """
     size = request.number("x-ms-content-length", most=_MOST) if "x-ms-content-length" in request.headers else None
     new, made = content(request), time_in(request, "x-ms-file-creation-time")
@@ -121,7 +121,7 @@ def set_properties(disk: Disk, request: Request) -> Response:
 
 
 def set_metadata(disk: Disk, request: Request) -> Response:
-    """Sets a file's metadata in place of what it has."""
+    """Replaces a file's metadata."""
     with tree.file(disk.share(request.target), _names(request)) as (fd, place):
         about = os.fstat(fd)
         check_write(request, about)
@@ -145,13 +145,13 @@ def delete(disk: Disk, request: Request) -> Response:
 
 
 def noted(request: Request) -> Facts:
-    """Returns what a request that makes a file says about it and the disk does not hold."""
+    """Returns what a request that creates a file says about it beyond what the disk holds."""
     made = time_in(request, "x-ms-file-creation-time")
     return {"metadata": request.metadata(), "content": content(request), "created": made}
 
 
 def existing(place: Spot) -> os.stat_result | None:
-    """Returns what the system knows of an entry, or None where there is none."""
+    """Returns what the system knows of an entry, or None if it does not exist."""
     try:
         return place.stat()
     except FileNotFoundError:
@@ -192,7 +192,7 @@ def _body(fd: int, status: int, start: int, length: int, headers: dict[str, str]
         return Response(status, headers, Stretch(fd, start, length))
     body = os.pread(fd, length, start)
     if len(body) < length:
-        raise refusal("ConditionNotMet", "The file became shorter while it was read; ask again.")
+        raise refusal("ConditionNotMet", "The file became shorter while it was read; send the request again.")
     if checked:
         headers["content-md5"] = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
     return Response(status, headers, body)

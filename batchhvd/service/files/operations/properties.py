@@ -1,4 +1,4 @@
-"""What is told about a file or directory: its headers, made from what the system and the sidecar know."""
+"""The headers that describe a file or directory, made from what the system and the sidecar know."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def written(about: os.stat_result) -> dict[str, str]:
 def timestamps(about: os.stat_result, facts: Facts) -> dict[str, str]:
     """Returns creation, last write and change as ISO 8601 with seven digits.
 
-    The system does not tell a portable program when a file was made: unless the client has said it, the earlier of its
+    A portable program cannot find out when a file was created: unless a client has said it, the earlier of its
     last write and its last change stands in.
     """
     created = facts.get("created") or min(about.st_mtime_ns, about.st_ctime_ns)
@@ -76,7 +76,7 @@ def shown(about: os.stat_result, facts: Facts) -> dict[str, str]:
 
 
 def attributes(about: os.stat_result) -> str:
-    """Returns the word by which clients tell files from directories."""
+    """Returns the word by which clients distinguish files from directories."""
     return "Directory" if stat.S_ISDIR(about.st_mode) else "Archive"
 
 
@@ -91,7 +91,7 @@ def content(request: Request) -> dict[str, str]:
 
 
 def time_in(request: Request, name: str) -> int | None:
-    """Returns a header's time in nanoseconds since 1970; None where it is absent or says ``now`` or ``preserve``."""
+    """Returns a header's time in nanoseconds since 1970; None if it is absent or says ``now`` or ``preserve``."""
     text = request.header(name)
     if text.lower() in _WORDS:
         return None

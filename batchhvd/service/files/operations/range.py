@@ -32,9 +32,7 @@ def put(disk: Disk, request: Request) -> Response:
             content.punch(fd, first, last - first + 1)
         else:
             content.write(fd, request.body, first)
-        content.stamp(
-            fd, about.st_mtime_ns if request.header("x-ms-file-last-write-time").lower() == "preserve" else None
-        )
+        content.stamp(fd, about.st_mtime_ns if _keeps_time(request) else None)
         about = os.fstat(fd)
     md5 = {"content-md5": request.header("content-md5")} if request.header("content-md5") else {}
     return Response(201, {**written(about), **md5})
@@ -48,6 +46,10 @@ def list_ranges(disk: Disk, request: Request) -> Response:
         span = bounds(part, about.st_size)
         found = list(content.data(fd, *span)) if span else []
     return xml_response(xml.ranges(found), {**written(about), "x-ms-content-length": str(about.st_size)})
+
+
+def _keeps_time(request: Request) -> bool:
+    return request.header("x-ms-file-last-write-time").lower() == "preserve"
 
 
 def _check_body(request: Request, length: int) -> None:

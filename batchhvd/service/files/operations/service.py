@@ -1,4 +1,4 @@
-"""Operations that have a fixed answer here: settings of the account, and handles, of which there are none."""
+"""Operations with a fixed answer: the account's settings, and open handles, of which this service has none."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from batchhvd.service.files.protocol.response import Response, xml_response
 
 
 def properties(disk: Disk, request: Request) -> Response:
-    """Tells the account's settings for files."""
+    """Returns the account's settings for files."""
     return xml_response(xml.service_properties())
 
 
@@ -19,5 +19,5 @@ def list_handles(disk: Disk, request: Request) -> Response:
 
 
 def close_handles(disk: Disk, request: Request) -> Response:
-    """Closes handles and tells how many."""
+    """Closes handles and returns how many."""
     return Response(200, {"x-ms-number-of-handles-closed": "0", "x-ms-number-of-handles-failed": "0"})

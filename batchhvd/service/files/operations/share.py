@@ -19,7 +19,7 @@ from batchhvd.service.files.protocol.refusal import refusal
 from batchhvd.service.files.protocol.request import Request, Target
 from batchhvd.service.files.protocol.response import Response, xml_response
 
-_QUOTA = 5120  # GiB, as Azure gives where none is asked for
+_QUOTA = 5120  # GiB, Azure's default
 _MOST_QUOTA = 102400
 
 
@@ -34,7 +34,7 @@ def list_shares(disk: Disk, request: Request) -> Response:
 
 
 def create(disk: Disk, request: Request) -> Response:
-    """Makes a share."""
+    """Creates a share."""
     share, facts = disk.share(request.target), Facts(metadata=request.metadata(), quota=_quota(request))
     share.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -47,7 +47,7 @@ def create(disk: Disk, request: Request) -> Response:
 
 
 def properties(disk: Disk, request: Request) -> Response:
-    """Tells a share's quota and metadata."""
+    """Returns a share's quota and metadata."""
     about, facts = _share(disk, request.target)
     return Response(200, {**written(about), **metadata(facts), "x-ms-share-quota": _told(facts)})
 
@@ -60,7 +60,7 @@ def set_properties(disk: Disk, request: Request) -> Response:
 
 
 def set_metadata(disk: Disk, request: Request) -> Response:
-    """Sets a share's metadata in place of what it has."""
+    """Replaces a share's metadata."""
     about, facts = _share(disk, request.target)
     disk.note(request.target, "", about, {**facts, "metadata": request.metadata()})
     return Response(200, written(about))
@@ -73,7 +73,7 @@ def delete(disk: Disk, request: Request) -> Response:
 
 
 def stats(disk: Disk, request: Request) -> Response:
-    """Tells how much of the disk a share takes."""
+    """Returns how much disk space a share takes."""
     about, _ = _share(disk, request.target)
     return xml_response(xml.share_stats(_usage(disk.share(request.target))), written(about))
 
@@ -102,7 +102,7 @@ def _told(facts: Facts) -> str:
 
 
 def _quota(request: Request) -> int | None:
-    """Returns the quota that a request sets, in GiB, or None where it sets none."""
+    """Returns the quota that a request sets, in GiB, or None if it sets none."""
     given = "x-ms-share-quota" in request.headers
     return request.number("x-ms-share-quota", least=1, most=_MOST_QUOTA) if given else None
 

@@ -1,4 +1,4 @@
-"""Ranges of bytes: how requests write them, and which part of a file they mean."""
+"""Ranges of bytes: how requests write them, and which part of a file they denote."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Range = tuple[int | None, int | None]
 def asked(request: Request) -> Range | None:
     """Returns the range that a request asks for: first and last byte; no last: to the end; no first: the last n bytes.
 
-    None where it asks for none. Both spellings count, the storage client's before HTTP's.
+    None if it asks for none. Both headers count, the storage client's before HTTP's.
     """
     text = request.header("x-ms-range") or request.header("range")
     if not text:
@@ -29,7 +29,7 @@ def asked(request: Request) -> Range | None:
 
 
 def bounds(part: Range, size: int) -> tuple[int, int] | None:
-    """Returns first and last byte of a range within a file of this size; None where nothing of it is inside."""
+    """Returns first and last byte of a range within a file of this size; None if all of it is outside."""
     first, last = part
     if first is None:
         first, last = max(0, size - (last or 0)), size - 1 if last else -1

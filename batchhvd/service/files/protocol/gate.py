@@ -1,4 +1,4 @@
-"""Whether a request may do what it asks: by the account's key, or by a link."""
+"""Decides whether a request may do what it asks for: by the account's key, or by a link."""
 
 from __future__ import annotations
 
@@ -61,5 +61,5 @@ class Gate:
     def _known(self, account: str) -> Sequence[str]:
         keys = self._keys(account) if account else None
         if not keys:
-            raise refusal("AuthenticationFailed", "There is no such storage account.")
+            raise refusal("AuthenticationFailed", "The storage account does not exist.")
         return keys

@@ -1,4 +1,4 @@
-"""A request to the file service as its operations read it: account, share, names, query, headers."""
+"""A request to the file service as operations read it: account, share, names, query, headers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _METADATA_BYTES = 8192
 
 
 class TakesLong(Exception):
-    """A hurried request has come upon work that others must not wait for; nothing has been done yet."""
+    """A hurried request has met work that other requests must not wait for; nothing has been done yet."""
 
 
 @frozen
@@ -61,7 +61,7 @@ class Request:
         client: the address it came from, or "".
         body: the whole body, in the pieces in which it came: joining 4 MiB costs as much as writing them.
         source: what a copy or rename takes, once the request was found to be allowed to; None for everything else.
-        may_replace: whether a file that is there may be made anew.
+        may_replace: whether an existing file may be replaced.
         hurried: whether other requests wait for this one; what would take long raises ``TakesLong`` then.
     """
 
@@ -83,11 +83,11 @@ class Request:
         return sum(map(len, self.body))
 
     def header(self, name: str, default: str = "") -> str:
-        """Returns a header's value, or the default where it is absent."""
+        """Returns a header's value, or the default if it is absent."""
         return self.headers.get(name, default)
 
     def required(self, name: str) -> str:
-        """Returns a header's value; refuses the request where it is absent."""
+        """Returns a header's value; refuses the request if it is absent."""
         if name not in self.headers:
             raise refusal("MissingRequiredHeader", f"Send {name}.")
         return self.headers[name]
@@ -97,7 +97,7 @@ class Request:
         return _number(self.required(name), f"The header {name}", least, most, "InvalidHeaderValue")
 
     def origin(self) -> Target:
-        """Returns what a copy or rename takes; refuses the request where it names nothing."""
+        """Returns what a copy or rename takes; refuses the request if it names no file."""
         if self.source is None or not self.source.names:
             raise refusal("CannotVerifyCopySource")
         return self.source
@@ -168,7 +168,9 @@ def _target(host: str, raw_path: str) -> Target:
     account, share, rest = (*segments, "", "")[:3]
     share = unquote(share)
     if share and not _SHARE.fullmatch(share):
-        raise refusal("InvalidResourceName", "A share is named with 3 to 63 small letters, digits and single hyphens.")
+        raise refusal(
+            "InvalidResourceName", "A share is named with 3 to 63 lower-case letters, digits and single hyphens."
+        )
     names = _names(rest)
     if names and not share:
         raise refusal("InvalidResourceName", "The path names a file but no share.")
@@ -190,7 +192,7 @@ def _names(rest: str) -> tuple[str, ...]:
 
 
 def _scheme(scope: Scope, headers: Mapping[str, str]) -> str:
-    """Returns the scheme that the client used, which a proxy with TLS before the service tells."""
+    """Returns the scheme that the client used, as a TLS proxy in front of the service reports it."""
     forwarded = headers.get("x-forwarded-proto", "").lower()
     return forwarded if forwarded in ("http", "https") else str(scope.get("scheme", "http"))
 

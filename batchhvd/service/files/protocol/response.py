@@ -1,4 +1,4 @@
-"""What an operation of the file service answers, before it is sent."""
+"""What an operation of the file service returns, before it is sent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ XML = "application/xml"
 
 @frozen
 class Stretch:
-    """Part of an open file that is the body of an answer; whoever sends it closes the file.
+    """Part of an open file that is the body of a response; the sender closes the file.
 
     Attributes:
         fd: the open file.
@@ -33,7 +33,7 @@ class Response:
 
     Attributes:
         status: HTTP status.
-        headers: header values by name; Content-Length is added from the body where it is not there.
+        headers: header values by name; Content-Length is added from the body if it is missing.
         body: the body, or the stretch of a file.
     """
 
@@ -43,7 +43,7 @@ class Response:
 
 
 def xml_response(text: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Returns an XML document as an answer. Clients read it only where its content type says XML."""
+    """Returns an XML document as a response; clients read it only if its content type says XML."""
     return Response(200, {"content-type": XML, **(headers or {})}, text.encode("utf-8"))
 
 

@@ -37,7 +37,7 @@ class Grant:
 
 
 def mint(key: str, target: Target, permission: str, expiry: float) -> str:
-    """Returns the query string of a link to one file, or to a whole share where the target has no names.
+    """Returns the query string of a link to one file, or to a whole share if the target has no names.
 
     Args:
         key: one of the account's keys, base64.

@@ -34,7 +34,7 @@ _SIGNED = (
 
 
 def check(request: Request, keys: Sequence[str], now: float) -> None:
-    """Refuses a request whose Authorization header none of the account's keys has made, or not in the last minutes."""
+    """Refuses a request whose Authorization header was not made with one of the account's keys in the last minutes."""
     scheme, _, value = request.header("authorization").partition(" ")
     account, _, signature = value.partition(":")
     if scheme != "SharedKey" or account != request.target.account:
@@ -96,7 +96,7 @@ def _value(request: Request, name: str) -> str:
 
 @lru_cache(maxsize=256)  # the same dozen names come with every request
 def _weight(name: str) -> tuple[list[tuple[int, str]], list[int]]:
-    """Sorts header names as the service does: ``_`` < digits < letters, hyphens only where all else is equal."""
+    """Sorts header names as the service does: ``_`` < digits < letters, hyphens only if all else is equal."""
     letters = [(0 if letter == "_" else 1, letter) for letter in name if letter != "-"]
     return letters, [-place for place, letter in enumerate(name) if letter == "-"]
 
