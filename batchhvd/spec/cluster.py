@@ -1,4 +1,4 @@
-"""What a cluster is made of, to and from the published cluster.json."""
+"""The description of a cluster, to and from the published cluster.json."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class AutoScale:
 
 @frozen(kw_only=True)
 class ClusterSpec:
-    """What a cluster is made of.
+    """The description of a cluster.
 
     Attributes:
         vm_size: the size of its machines, such as ``"Standard_NC6"``.

@@ -1,4 +1,4 @@
-"""What a job and a cluster are made of: frozen values, to and from the published files.
+"""The descriptions of jobs and clusters: frozen values, to and from the published files.
 
     JobSpec(nodes, task, logs, mounts, …)      task: Horovod, CustomMpi, CustomToolkit or OtherToolkit
     ClusterSpec(vm_size, nodes, …)             nodes: a number or AutoScale (cluster.py)
@@ -108,7 +108,7 @@ def _variables(values: Document) -> Document:
 
 @frozen(kw_only=True)
 class JobSpec:
-    """What a job is made of: what runs, on how many nodes, with which files.
+    """The description of a job: what runs, on how many nodes, with which files.
 
     Attributes:
         nodes: how many nodes it gets, all at once.
@@ -169,7 +169,7 @@ class JobSpec:
 
     @property
     def ranks(self) -> int:
-        """The number of processes in all."""
+        """The total number of processes."""
         if isinstance(self.task, (Horovod, CustomMpi)):
             return self.task.processes or self.nodes
         return 1 if isinstance(self.task, CustomToolkit) else self.nodes
@@ -186,7 +186,7 @@ class JobSpec:
 
         Args:
             path: the file.
-            account: the storage account that stands for ``<AZURE_BATCHAI_STORAGE_ACCOUNT>``, by name or as an object.
+            account: the storage account in place of ``<AZURE_BATCHAI_STORAGE_ACCOUNT>``, by name or as an object.
             mounts: shares by the path where the file mounts them, instead of those that it names.
 
         Raises:
