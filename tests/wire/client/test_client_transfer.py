@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from batchhvd import ConflictError, FileShare, NotFoundError, SpecError, UnavailableError
-from batchhvd.transfer.copy import PIECE
+from batchhvd.transfer.checksum import PIECE
 
 from .proxy import Cutter
 from .test_client_stream import through
