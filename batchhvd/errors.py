@@ -86,7 +86,7 @@ class BadRequestError(ServiceError):
 
 
 class AccessDeniedError(ServiceError):
-    """The token, key or link was refused."""
+    """The token, key or link was rejected."""
 
     status = 403
     code = "AuthorizationFailed"

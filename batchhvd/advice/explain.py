@@ -174,7 +174,8 @@ def _before(first: datetime | None, second: datetime | None) -> bool:
 def _why(cause: Cause, reason: Reason, facts: JobFacts) -> str:
     said = str(reason).rstrip(".")
     if cause is Cause.SERVICE_RESTARTED:
-        return f"the service was started again at {facts.restarted:%H:%M:%S} and the job's ranks were gone: {said}"
+        when = f"the service was started again at {facts.restarted:%H:%M:%S}"
+        return f"{when} and found that the job's ranks were gone: {said}"
     if cause is Cause.SCRIPT_MISSING:
         return f"{reason.details.get('Path') or facts.script} does not exist on the node: {said}"
     if cause is Cause.RANK_FAILED and _signal(reason):

@@ -1,7 +1,8 @@
 """What a job would do, said before anything is done: nodes, ranks, command, variables, files, and what looks odd.
 
-``Experiment.plan_job`` looks at the service and asks here; nothing is created. What the service would reject, it says
-itself, in a dry run; this module adds what only the client knows: the files on the shares, and what all of it means.
+``Experiment.plan_job`` gathers the facts and calls ``make``; nothing is created. The service itself reports what it
+would reject, in a dry run; this module adds what only the client knows: the files on the shares, and what all of it
+means.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class Plan:
 
     @property
     def ranks(self) -> int:
-        """The number of ranks in all."""
+        """The total number of ranks."""
         return sum(len(node.ranks) for node in self.nodes)
 
     @property

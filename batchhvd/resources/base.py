@@ -243,19 +243,19 @@ class Resource:
 
     @classmethod
     def _pages(cls, parent: Parent) -> Iterable[object]:
-        """Asks the service for all resources of this kind in a parent."""
+        """Requests all resources of this kind in a parent."""
         known = cls._operations
         operations = parent._session._connection.operations(known.client, known.group)
         found: Iterable[object] = getattr(operations, known.list)(*parent._path)
         return found
 
     def _read(self) -> Document:
-        """Asks the service for the document."""
+        """Requests the document."""
         known = self._operations
         return wire(getattr(self._connection.operations(known.client, known.group), known.get)(*self._path))
 
     def _remove(self) -> Poller | None:
-        """Asks the service to delete it."""
+        """Requests its deletion; returns None if that was done at once."""
         known = self._operations
         operations = self._connection.operations(known.client, known.group)
         started: Poller | None = getattr(operations, known.delete)(*self._path)
@@ -276,7 +276,7 @@ class Listing(Generic[R]):
         make: Callable[[Document], R],
         asking: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        """Makes a listing; nothing is sent.
+        """Creates a listing without sending a request.
 
         Args:
             pages: starts a listing of the Azure packages.

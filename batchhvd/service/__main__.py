@@ -13,9 +13,9 @@ from pathlib import Path
 
 from batchhvd.engines.base import load
 from batchhvd.errors import EngineError
-from batchhvd.service import app, process
+from batchhvd.service import app, process, root_folder, server
 from batchhvd.service.files.app import Files
-from batchhvd.service.http import holding
+from batchhvd.service.http.holding import Holding, job_over
 from batchhvd.service.scheduler.task import Site
 from batchhvd.service.scheduler.tick import Scheduler
 from batchhvd.service.store import accounts, trash
@@ -28,14 +28,14 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs the service until a signal or idleness ends it; returns the exit code."""
     options = _parser().parse_args(arguments)
     root = Path(options.root).expanduser().resolve()
-    with process.lock(root) as held:
+    with root_folder.lock(root) as held:
         if not held:
             return _point_to(root)
         process.log_to(root / "service.log")
-        process.forget(root)  # what a killed one left
+        root_folder.forget(root)  # what a killed one left
         trash.empty(root)
         try:
-            Run(root, options).run()
+            Service(root, options).run()
         except (EngineError, OSError) as error:
             print(f"the service did not start: {error}", file=sys.stderr)
             return WRONG
@@ -77,8 +77,8 @@ def _point_to(root: Path) -> int:
     return IN_USE
 
 
-class Run:
-    """One run of the service: its servers, its scheduler, its end."""
+class Service:
+    """The service in this process: its servers, its scheduler, its end."""
 
     def __init__(self, root: Path, options: argparse.Namespace) -> None:
         self._root, self._options, self._started = root, options, time.time()
@@ -100,55 +100,51 @@ class Run:
         try:
             asyncio.run(self._serve())
         finally:
-            process.forget(self._root)
+            root_folder.forget(self._root)
             self._stop.set()
             self._wake.set()
             if self._thread.ident:
                 self._thread.join()
 
     async def _serve(self) -> None:
-        files = Files(self._root / "shares", lambda account: accounts.keys_of(self._store, account))
-        touch, token = self._activity.touch, process.token(self._root)
-        application = holding.Holding(
-            app.build(
-                self._store,
-                self._root,
-                token,
-                self._wake.set,
-                files,
-                touch=touch,
-                directories=self._options.allow_directory,
-            ),
-            ended=holding.job_over(self._store),
-            closing=self._stop.is_set,
-        )
-        listener = process.listen(self._options.port)
-        servers = [(process.server(application), listener)]
+        application = self._application()
+        listener = server.listen(self._options.port)
+        servers = [(server.server(application), listener)]
         async with AsyncExitStack() as proxies:
             if self._options.tls:
                 servers.append(await self._secure(application, proxies))
             self._thread.start()
-            await process.serve(
-                servers, lambda: self._announce(process.url(listener)), self._ended, proxies.pop_all().aclose
+            await server.serve(
+                servers, lambda: self._announce(server.url(listener)), self._ended, proxies.pop_all().aclose
             )
 
-    async def _secure(
-        self, application: holding.Holding, proxies: AsyncExitStack
-    ) -> tuple[process.Server, process.Socket]:
+    def _application(self) -> Holding:
+        application = app.build(
+            self._store,
+            self._root,
+            root_folder.token(self._root),
+            self._wake.set,
+            Files(self._root / "shares", lambda account: accounts.keys_of(self._store, account)),
+            touch=self._activity.touch,
+            directories=self._options.allow_directory,
+        )
+        return Holding(application, ended=job_over(self._store), closing=self._stop.is_set)
+
+    async def _secure(self, application: Holding, proxies: AsyncExitStack) -> tuple[server.Server, server.Socket]:
         from batchhvd.service import tls  # its packages take as long to load as all the rest, and few need it
 
-        identity, listener = tls.identity(self._root), process.listen(0)
+        identity, listener = tls.identity(self._root), server.listen(0)
         proxy = tls.Proxy(listener.getsockname()[1])
-        front = process.listen(0)
+        front = server.listen(0)
         proxies.push_async_callback(proxy.close)
         proxies.enter_context(closing(await asyncio.start_server(proxy, sock=front)))
-        process.write(self._root / "endpoint-tls", process.url(listener, "https") + "\n")
-        process.write(self._root / "proxy", process.url(front) + "\n")
+        root_folder.write(self._root / "endpoint-tls", server.url(listener, "https") + "\n")
+        root_folder.write(self._root / "proxy", server.url(front) + "\n")
         options = {"ssl_certfile": str(identity.certificate), "ssl_keyfile": str(identity.key)}
-        return process.server(application, **options), listener
+        return server.server(application, **options), listener
 
     def _announce(self, endpoint: str) -> None:
-        process.announce(self._root, endpoint, self._options.engine, self._started)
+        root_folder.announce(self._root, endpoint, self._options.engine, self._started)
 
     def _ended(self) -> bool:
         idle = self._options.idle
@@ -158,7 +154,7 @@ class Run:
 def _directory(text: str) -> str:
     path = Path(text).expanduser().absolute()
     if not path.is_dir():
-        raise argparse.ArgumentTypeError(f"{text!r} is no directory")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a directory")
     return str(path)
 
 

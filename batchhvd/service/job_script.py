@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from batchhvd.engines import base
 from batchhvd.errors import EngineError
@@ -18,13 +17,13 @@ from batchhvd.service.scheduler.layout import TaskLayout
 from batchhvd.service.scheduler.task import Attempt, Site
 from batchhvd.service.store.documents import ClusterProperties, JobProperties
 from batchhvd.service.store.job import StoredJob
-from batchhvd.service.store.records import Record
+from batchhvd.service.store.records import Document, Record
 from batchhvd.wire.facts.states import JobState
 
 WRONG = 2
 
 
-def script(format: str, document: Mapping[str, Any], folder: Path) -> str:
+def script(format: str, document: Document, folder: Path) -> str:
     """Returns a job file as a script.
 
     Args:
@@ -33,13 +32,13 @@ def script(format: str, document: Mapping[str, Any], folder: Path) -> str:
         folder: absolute path of the folder that the job will have; its last part is the job's name.
 
     Raises:
-        EngineError: there is no such format, it cannot express the job, or the job's logs lie on no mount.
+        EngineError: the format is unknown or cannot express the job, or the job's logs lie on no mount.
     """
     own = _plan(document, folder)
     return base.export(format, own.task, list(_notes(document["properties"], folder)))
 
 
-def _plan(document: Mapping[str, Any], folder: Path) -> TaskLayout:
+def _plan(document: Document, folder: Path) -> TaskLayout:
     count = int(document["properties"]["nodeCount"])
     properties = {**document["properties"], "jobOutputDirectoryPathSegment": folder.name}
     record = Record(folder.name, "jobs", "", {"name": folder.name, "properties": properties}, _private(properties), 1)
@@ -52,7 +51,7 @@ def _plan(document: Mapping[str, Any], folder: Path) -> TaskLayout:
         raise EngineError(f"{error} lies on no share that the job mounts", engine="export") from None
 
 
-def _private(properties: Mapping[str, Any]) -> dict[str, Any]:
+def _private(properties: Document) -> Document:
     names = [entry["name"] for entry in properties.get("secrets", ())]
     return {"secrets": dict.fromkeys(names, "")}
 
@@ -62,7 +61,7 @@ def _place(mount: MountPoint, folder: Path) -> Path:
 
 
 def _notes(properties: JobProperties, folder: Path) -> Iterator[str]:
-    """Yields what the script leaves to whoever runs it."""
+    """Yields what the script leaves to the person who runs it."""
     for mount in mounts.every(properties, {}):
         what = f"the share {mount.share} of the storage account {mount.account}" if mount.account else mount.share
         where = f"its directory {mount.inside}, " if mount.inside else ""

@@ -1,70 +1,16 @@
-"""The service as a process: one for each root, found by its files, ended when nothing needs it."""
+"""The service as a process: its log, its scheduler's thread, and whether anything still needs it."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import fcntl
-import json
 import logging
-import os
-import secrets
-import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import IO, Any, Protocol
-
-import uvicorn
-
-from batchhvd._version import __version__
-from batchhvd.service.http.exchange import text_of
+from typing import Protocol
 
 log = logging.getLogger("batchhvd.service")
-
-
-@contextlib.contextmanager
-def lock(root: Path) -> Iterator[bool]:
-    """Holds a root for this process; gives False where another one holds it."""
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with open(root / "lock", "w", encoding="ascii") as file:
-        yield _taken(file)
-
-
-def _taken(file: IO[str]) -> bool:
-    """Takes the lock in a few tries: who only asks whether somebody holds it holds it for a moment itself."""
-    for pause in (0.02, 0.05, 0.1, 0.2, None):
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            if pause is not None:
-                time.sleep(pause)
-    return False
-
-
-def forget(root: Path) -> None:
-    """Removes the files that clients find the service by."""
-    for name in ("endpoint", "endpoint-tls", "proxy"):
-        (root / name).unlink(missing_ok=True)
-
-
-def token(root: Path) -> str:
-    """Returns the root's token, made on first use and readable by its owner only."""
-    path = root / "token"
-    if not path.exists():
-        write(path, secrets.token_urlsafe(32), 0o600)
-    return path.read_text(encoding="ascii").strip()
-
-
-def write(path: Path, text: str, mode: int = 0o644) -> None:
-    """Writes a file that others see whole or not at all."""
-    scratch = path.with_name(f".{path.name}.new")
-    with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w", encoding="utf-8") as file:
-        file.write(text)
-    scratch.replace(path)
 
 
 def log_to(path: Path) -> None:
@@ -76,55 +22,6 @@ def log_to(path: Path) -> None:
         logger.setLevel(logging.INFO)
         logger.addHandler(handler)
         logger.propagate = False
-
-
-Socket = socket.socket
-
-
-def listen(port: int) -> Socket:
-    """Returns a listening socket on the loopback interface; port 0 takes a free one."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # An answer leaves in two pieces. Without this the second one waits 40 ms for the client's acknowledgement;
-    # connections inherit it.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    listener.bind(("127.0.0.1", port))
-    listener.listen(512)
-    listener.setblocking(False)
-    return listener
-
-
-def url(listener: Socket, scheme: str = "http") -> str:
-    """Returns the URL of a listening socket."""
-    return f"{scheme}://127.0.0.1:{listener.getsockname()[1]}"
-
-
-class Server(uvicorn.Server):  # type: ignore[misc]  # mypy is told to skip uvicorn
-    """An HTTP server that leaves signals to the process and says when it is ready."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leaves signals alone: one process may run several servers."""
-        yield
-
-
-def server(app: Any, **options: Any) -> Server:
-    """Returns a server for an application."""
-    config = uvicorn.Config(
-        app,
-        http="httptools",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        # Longer than clients keep a connection for their next request: who closes first must not be the service.
-        timeout_keep_alive=120,
-        timeout_graceful_shutdown=2,
-        **options,
-    )
-    return Server(config)
 
 
 class Activity:
@@ -139,53 +36,13 @@ class Activity:
         self._last = self._now()
 
     def unneeded(self, seconds: float) -> bool:
-        """Says whether nothing has needed the service for so long; a job that has not ended needs it."""
+        """Says whether nothing has needed the service for some seconds; a job that has not ended needs it."""
         if self._now() - self._last <= seconds:
             return False
         if self._busy():
             self.touch()
             return False
         return True
-
-
-def announce(root: Path, endpoint: str, engine: str, started: float) -> None:
-    """Writes the files that clients find the service by; the endpoint last, because it means ready.
-
-    Args:
-        root: the service's folder.
-        endpoint: its URL.
-        engine: what runs its jobs.
-        started: when it started, before it looked at any job, in seconds since 1970.
-    """
-    about = {"pid": os.getpid(), "started": text_of(started), "version": __version__, "engine": engine}
-    write(root / "service.json", json.dumps(about) + "\n")
-    write(root / "endpoint", endpoint + "\n")
-
-
-async def serve(
-    servers: Sequence[tuple[Server, Socket]],
-    ready: Callable[[], None],
-    ended: Callable[[], bool],
-    leave: Callable[[], Awaitable[None]],
-) -> None:
-    """Runs servers until ``ended`` says so.
-
-    Args:
-        servers: the servers with their listening sockets.
-        ready: called when all of them answer.
-        ended: asked ten times a second.
-        leave: awaited before the servers end.
-    """
-    running = [asyncio.ensure_future(one.serve(sockets=[listener])) for one, listener in servers]
-    while not all(one.started for one, _ in servers) and not any(task.done() for task in running):
-        await asyncio.sleep(0.01)
-    ready()
-    while not ended() and not any(task.done() for task in running):
-        await asyncio.sleep(0.1)
-    await leave()
-    for one, _ in servers:
-        one.should_exit = True
-    await asyncio.gather(*running)
 
 
 class Ticking(Protocol):
@@ -204,6 +61,6 @@ def schedule(scheduler: Ticking, wake: threading.Event, stop: threading.Event) -
         try:
             scheduler.tick()
         except Exception:
-            # The next tick may well succeed; a scheduler that is gone never would.
+            # The next tick may well succeed; a scheduler that has stopped never would.
             log.exception("the scheduler failed; it goes on")
         wake.wait(0.1 if scheduler.active else 0.5)

@@ -1,7 +1,7 @@
-"""TLS for clients that insist on it: a certificate made on the spot, and a proxy in place of Azure's public names.
+"""TLS for clients that insist on it: a certificate created on the spot, and a proxy for Azure's public names.
 
 With the proxy, a client keeps its factory settings. It asks for ``management.azure.com`` through it; the proxy joins it
-to this service's own TLS port, whose certificate bears that name. Names of others are refused, so nothing gets out.
+to this service's own TLS port, whose certificate bears that name. Other names are refused, so nothing gets out.
 """
 
 from __future__ import annotations
@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
-import re
 from collections.abc import Coroutine, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
 
 from attrs import frozen
 from cryptography import x509
@@ -21,15 +19,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-NAMES = (
-    "localhost",
-    "management.azure.com",
-    "management.core.windows.net",
-    "login.microsoftonline.com",
-    "login.windows.net",
-    "*.file.core.windows.net",
-)
-_OURS = re.compile("|".join(re.escape(name).replace(r"\*", "[a-z0-9]{3,24}") for name in NAMES), re.IGNORECASE)
+from batchhvd.service.http.host import is_public
+from batchhvd.wire.facts.hosts import FILE_DOMAIN, LOGIN_HOSTS, MANAGEMENT_HOSTS
+
+NAMES = ("localhost", *MANAGEMENT_HOSTS, *LOGIN_HOSTS, f"*.{FILE_DOMAIN}")
 _LIFETIME = timedelta(days=30)
 _MARGIN = timedelta(days=1)
 
@@ -39,7 +32,7 @@ class Identity:
     """The files of the service's certificate.
 
     Attributes:
-        authority: the certificate that clients are told to trust; its key was thrown away after one signature.
+        authority: the certificate that clients are told to trust; its key was discarded after one signature.
         certificate: the service's own certificate.
         key: the service's key, readable by its owner only.
     """
@@ -50,7 +43,7 @@ class Identity:
 
 
 def identity(root: Path) -> Identity:
-    """Returns the root's certificate; made new where there is none or it ends within a day."""
+    """Returns the root's certificate; created if there is none or it expires within a day."""
     folder = root / "tls"
     found = Identity(root / "ca.pem", folder / "server.pem", folder / "server.key")
     if not _good(found):
@@ -161,7 +154,7 @@ class Proxy:
         try:
             await self._serve(reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.TimeoutError):
-            pass  # the client went away, or never said what it wants
+            pass  # the client went away, or never sent a request
         finally:
             writer.close()
             del self._open[writer]
@@ -188,10 +181,10 @@ class Proxy:
 
 
 def ours(head: bytes) -> bool:
-    """Says whether a proxy request's head asks for one of the names that this service stands in for."""
+    """Says whether the head of a proxy request asks for one of the names that this service stands in for."""
     method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
     host, _, port = rest.partition(" ")[0].rpartition(":")
-    return method == "CONNECT" and port == "443" and _OURS.fullmatch(host) is not None
+    return method == "CONNECT" and port == "443" and is_public(host)
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -200,7 +193,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         await writer.drain()
 
 
-async def _first_of(copies: Sequence[Coroutine[Any, Any, None]]) -> None:
+async def _first_of(copies: Sequence[Coroutine[object, None, None]]) -> None:
     tasks = [asyncio.ensure_future(copy) for copy in copies]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

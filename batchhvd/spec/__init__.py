@@ -1,1 +1,1 @@
-"""What a job and a cluster are made of: values to and from job.json and cluster.json."""
+"""The descriptions of jobs and clusters: values to and from job.json and cluster.json."""

@@ -1,4 +1,4 @@
-"""What a cluster is made of, to and from the published cluster.json."""
+"""The description of a cluster, to and from the published cluster.json."""
 
 from __future__ import annotations
 
@@ -8,8 +8,17 @@ from collections.abc import Mapping
 from attrs import Attribute, field, frozen
 
 from batchhvd.errors import SpecError
-from batchhvd.spec import document as specdocument
-from batchhvd.spec import json_source as jobfile
+from batchhvd.spec import json_source
+from batchhvd.spec.document import (
+    accounts_without_key,
+    clean,
+    errors_at,
+    merge,
+    open_document,
+    with_keys,
+    without_secrets,
+    write_document,
+)
 from batchhvd.spec.json_source import JsonSource
 from batchhvd.wire.facts.documents import Body, Document
 from batchhvd.wire.facts.states import VmPriority
@@ -61,7 +70,7 @@ class AutoScale:
 
 @frozen(kw_only=True)
 class ClusterSpec:
-    """What a cluster is made of.
+    """The description of a cluster.
 
     Attributes:
         vm_size: the size of its machines, such as ``"Standard_NC6"``.
@@ -111,7 +120,7 @@ class ClusterSpec:
         Raises:
             SpecError: the file or a value is wrong, or neither says the size of the machines.
         """
-        return cls._open(jobfile.read(path), account, given)
+        return cls._open(json_source.read(path), account, given)
 
     @classmethod
     def from_document(cls, document: Document, *, account: object = None, **given: object) -> ClusterSpec:
@@ -120,19 +129,19 @@ class ClusterSpec:
 
     @classmethod
     def _open(cls, source: JsonSource, account: object, given: Document) -> ClusterSpec:
-        opened, notices = specdocument.opened(source, _KIND, account)
-        fields = _fields(opened, specdocument.cleaned(opened.value["properties"]))
+        opened, notices = open_document(source, _KIND, account)
+        fields = _fields(opened, clean(opened.value["properties"]))
         wanted = {name: value for name, value in given.items() if value is not None}
         fields = {"location": opened.value.get("location"), **fields, **wanted, "warnings": notices}
         if not fields.get("vm_size"):
             remedy = 'add "vmSize" to the file, or give vm_size=… (on the command line --vm-size)'
             raise source.fault("/properties", "vmSize is missing", remedy)
-        with specdocument.placed(source, "/properties"):
+        with errors_at(source, "/properties"):
             return cls(**fields)
 
     def to_document(self) -> Body:
         """Returns the wire's document, without password and keys."""
-        found: Body = specdocument.public(self._request({}))
+        found: Body = without_secrets(self._request({}))
         return {**({"location": self.location} if self.location else {}), **found}
 
     def _request(self, keys: Mapping[str, str]) -> Body:
@@ -152,16 +161,16 @@ class ClusterSpec:
             "scaleSettings": self._scale(),
             "userAccountSettings": account,
         }
-        properties = specdocument.merged(specdocument.cleaned(fixed), self.extra)
-        return {"properties": specdocument.with_keys(properties, keys)}
+        properties = merge(clean(fixed), self.extra)
+        return {"properties": with_keys(properties, keys)}
 
     def _accounts(self) -> tuple[str, ...]:
         """Returns the names of the storage accounts whose keys the request needs."""
-        return specdocument.accounts(self.extra)
+        return accounts_without_key(self.extra)
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes a cluster.json, without password and keys."""
-        specdocument.written(path, "cluster", self.to_document())
+        write_document(path, "cluster", self.to_document())
 
     def _scale(self) -> Body:
         if isinstance(self.nodes, AutoScale):
@@ -181,7 +190,7 @@ def _fields(source: JsonSource, properties: Body) -> Body:
         "password": user.pop("adminUserPassword", None),
     }
     scale = dict(rest.pop("scaleSettings", {}))
-    with specdocument.placed(source, "/properties/scaleSettings"):
+    with errors_at(source, "/properties/scaleSettings"):
         fields["nodes"], scale = _nodes(scale)
     left = {"userAccountSettings": user, "scaleSettings": scale}
     return {**fields, "extra": {**rest, **{name: value for name, value in left.items() if value}}}

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from batchhvd.errors import SpecError
-from batchhvd.spec import placeholders
-from batchhvd.spec import schema as jobschema
+from batchhvd.spec import placeholders, schema
 from batchhvd.spec.json_source import JsonSource
 from batchhvd.spec.placeholders import Mountable
 from batchhvd.wire.facts.documents import Body, Document
@@ -21,7 +20,7 @@ from batchhvd.wire.facts.secrets import SECRET_FIELDS
 _SCHEMA = "https://raw.githubusercontent.com/Azure/BatchAI/master/schemas/2018-05-01/{}.json"
 
 
-def opened(
+def open_document(
     source: JsonSource, kind: str, account: object = None, mounts: Mapping[str, Mountable] | None = None
 ) -> tuple[JsonSource, tuple[str, ...]]:
     """Checks a document, fills its placeholders and returns it with the warnings, which are also given to Python's own.
@@ -35,7 +34,7 @@ def opened(
     Raises:
         SpecError: the document is wrong, with its place.
     """
-    notices = jobschema.check(source, kind)
+    notices = schema.check(source, kind)
     for notice in notices:
         warnings.warn(notice, UserWarning, stacklevel=4)
     name = account if isinstance(account, str) or account is None else str(getattr(account, "name", account))
@@ -43,7 +42,7 @@ def opened(
 
 
 @contextmanager
-def placed(source: JsonSource, pointer: str) -> Iterator[None]:
+def errors_at(source: JsonSource, pointer: str) -> Iterator[None]:
     """Gives an error of a value its place in the document that the value is read from."""
     try:
         yield
@@ -51,38 +50,38 @@ def placed(source: JsonSource, pointer: str) -> Iterator[None]:
         raise source.fault(pointer + error.pointer, error.problem, error.remedy) from error
 
 
-def written(path: str | os.PathLike[str], kind: str, document: Document) -> None:
+def write_document(path: str | os.PathLike[str], kind: str, document: Document) -> None:
     """Writes a document as the published files look: indented by four spaces, the schema first."""
     text = json.dumps({"$schema": _SCHEMA.format(kind), **document}, indent=4, ensure_ascii=False)
     Path(path).write_text(text + "\n", encoding="utf-8")
 
 
-def merged(base: Document, more: Document) -> Body:
+def merge(base: Document, more: Document) -> Body:
     """Returns two objects in one, object by object; if both hold another value, the second wins."""
     result = dict(base)
     for name, value in more.items():
         both = isinstance(value, Mapping) and isinstance(result.get(name), Mapping)
-        result[name] = merged(result[name], value) if both else value
+        result[name] = merge(result[name], value) if both else value
     return result
 
 
-def cleaned(value: Any) -> Any:
+def clean(value: Any) -> Any:
     """Returns a document without nulls, empty objects and empty lists, from the inside out."""
     if isinstance(value, Mapping):
-        items = {name: cleaned(item) for name, item in value.items()}
+        items = {name: clean(item) for name, item in value.items()}
         return {name: item for name, item in items.items() if item not in (None, {}, [])}
     if isinstance(value, (list, tuple)):
-        return [cleaned(item) for item in value]
+        return [clean(item) for item in value]
     return value
 
 
-def public(value: Any) -> Any:
+def without_secrets(value: Any) -> Any:
     """Returns a document without keys and passwords (and without objects that held nothing else)."""
     if isinstance(value, Mapping):
-        kept = {name: public(item) for name, item in value.items() if name not in SECRET_FIELDS}
+        kept = {name: without_secrets(item) for name, item in value.items() if name not in SECRET_FIELDS}
         return {name: item for name, item in kept.items() if item != {} or value[name] == {}}
     if isinstance(value, (list, tuple)):
-        return [public(item) for item in value]
+        return [without_secrets(item) for item in value]
     return value
 
 
@@ -102,7 +101,7 @@ def with_keys(value: Any, keys: Mapping[str, str]) -> Any:
     return value
 
 
-def accounts(value: Any) -> tuple[str, ...]:
+def accounts_without_key(value: Any) -> tuple[str, ...]:
     """Returns the accounts whose key a document still needs, in the order of their first use."""
     return tuple(dict.fromkeys(_accounts(value)))
 

@@ -1,4 +1,4 @@
-"""What a job and a cluster are made of: frozen values, to and from the published files.
+"""The descriptions of jobs and clusters: frozen values, to and from the published files.
 
     JobSpec(nodes, task, logs, mounts, …)      task: Horovod, CustomMpi, CustomToolkit or OtherToolkit
     ClusterSpec(vm_size, nodes, …)             nodes: a number or AutoScale (cluster.py)
@@ -16,10 +16,18 @@ from datetime import timedelta
 from attrs import field, frozen
 
 from batchhvd.errors import SpecError
-from batchhvd.spec import document as specdocument
-from batchhvd.spec import json_source as jobfile
-from batchhvd.spec import reading as jobfields
+from batchhvd.spec import json_source, reading
 from batchhvd.spec.cluster import AutoScale, ClusterSpec
+from batchhvd.spec.document import (
+    accounts_without_key,
+    clean,
+    errors_at,
+    merge,
+    open_document,
+    with_keys,
+    without_secrets,
+    write_document,
+)
 from batchhvd.spec.json_source import JsonSource
 from batchhvd.spec.mounts import Mount, MountPath, Volume
 from batchhvd.spec.placeholders import Mountable
@@ -100,7 +108,7 @@ def _variables(values: Document) -> Document:
 
 @frozen(kw_only=True)
 class JobSpec:
-    """What a job is made of: what runs, on how many nodes, with which files.
+    """The description of a job: what runs, on how many nodes, with which files.
 
     Attributes:
         nodes: how many nodes it gets, all at once.
@@ -161,7 +169,7 @@ class JobSpec:
 
     @property
     def ranks(self) -> int:
-        """The number of processes in all."""
+        """The total number of processes."""
         if isinstance(self.task, (Horovod, CustomMpi)):
             return self.task.processes or self.nodes
         return 1 if isinstance(self.task, CustomToolkit) else self.nodes
@@ -178,13 +186,13 @@ class JobSpec:
 
         Args:
             path: the file.
-            account: the storage account that stands for ``<AZURE_BATCHAI_STORAGE_ACCOUNT>``, by name or as an object.
+            account: the storage account in place of ``<AZURE_BATCHAI_STORAGE_ACCOUNT>``, by name or as an object.
             mounts: shares by the path where the file mounts them, instead of those that it names.
 
         Raises:
             SpecError: the file is wrong or a placeholder is left, with file, line, column and what would be right.
         """
-        return cls._open(jobfile.read(path), account, mounts)
+        return cls._open(json_source.read(path), account, mounts)
 
     @classmethod
     def from_document(
@@ -200,18 +208,18 @@ class JobSpec:
     @classmethod
     def _from_job(cls, document: Document) -> JobSpec:
         """Returns the value of a job as the service shows it: what the service added is left out."""
-        return cls(**jobfields.fields(JsonSource({"properties": jobfields.shown(document["properties"])})))
+        return cls(**reading.fields(JsonSource({"properties": reading.shown(document["properties"])})))
 
     @classmethod
     def _open(cls, source: JsonSource, account: object, mounts: Mapping[str, Mountable] | None) -> JobSpec:
-        opened, notices = specdocument.opened(source, _KIND, account, mounts)
-        fields = jobfields.fields(opened)
-        with specdocument.placed(opened, "/properties"):
+        opened, notices = open_document(source, _KIND, account, mounts)
+        fields = reading.fields(opened)
+        with errors_at(opened, "/properties"):
             return cls(**fields, warnings=notices)
 
     def to_document(self) -> Body:
         """Returns the wire's document, without any key, password or secret value."""
-        found: Body = specdocument.public(self._document([{"name": name} for name in self.secrets]))
+        found: Body = without_secrets(self._document([{"name": name} for name in self.secrets]))
         return found
 
     def _request(self, cluster: str, keys: Mapping[str, str]) -> Body:
@@ -224,17 +232,17 @@ class JobSpec:
         body = self._document([_secret(name, value) for name, value in self.secrets.items()])
         body["properties"]["cluster"] = {"id": cluster}
         own = {mount.account: mount.key for mount in self.mounts if mount.key}
-        found: Body = specdocument.with_keys(body, {**keys, **own})
+        found: Body = with_keys(body, {**keys, **own})
         return found
 
     def _accounts(self) -> tuple[str, ...]:
         """Returns the names of the storage accounts whose keys the request needs."""
         own = {mount.account for mount in self.mounts if mount.key}
-        return tuple(name for name in specdocument.accounts(self._document([])) if name not in own)
+        return tuple(name for name in accounts_without_key(self._document([])) if name not in own)
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes a job.json, without any key, password or secret value."""
-        specdocument.written(path, "job", self.to_document())
+        write_document(path, "job", self.to_document())
 
     def _document(self, secrets: list[Body]) -> Body:
         image = {"imageSourceRegistry": {"image": self.image}}
@@ -254,7 +262,7 @@ class JobSpec:
         }
         cluster = {"cluster": {"id": self.cluster}} if self.cluster else {}
         task = {self.task.wire: self.task.to_document()}
-        return {"properties": specdocument.merged({**specdocument.cleaned(fixed), **cluster, **task}, self.extra)}
+        return {"properties": merge({**clean(fixed), **cluster, **task}, self.extra)}
 
     def _volumes(self) -> dict[str, list[Body]]:
         found = {"azureFileShares": [mount.to_document() for mount in self.mounts]}

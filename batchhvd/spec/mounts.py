@@ -9,6 +9,7 @@ from attrs import field, frozen
 
 from batchhvd.errors import SpecError
 from batchhvd.wire.facts.documents import Body, Document
+from batchhvd.wire.facts.hosts import FILE_DOMAIN
 from batchhvd.wire.facts.mount_roots import JOB_ROOT
 
 ROOT = f"${JOB_ROOT}"
@@ -72,7 +73,7 @@ class Mount:
 
     @url.default
     def _azure_url(self) -> str:
-        return f"https://{self.account}.file.core.windows.net/{self.share}"
+        return f"https://{self.account}.{FILE_DOMAIN}/{self.share}"
 
     def __truediv__(self, below: str) -> MountPath:
         """Returns a path below the mounted directory."""
@@ -116,7 +117,7 @@ def _account_and_share(url: str) -> tuple[str, str]:
         segments.insert(0, host.partition(".")[0])
     if split.scheme not in ("http", "https") or len(segments) != 2:
         problem = f'"{url}" is not the address of a file share'
-        remedy = "write https://ACCOUNT.file.core.windows.net/SHARE"
+        remedy = f"write https://ACCOUNT.{FILE_DOMAIN}/SHARE"
         raise SpecError(problem, pointer="/azureFileUrl", remedy=remedy)
     return segments[0], segments[1]
 

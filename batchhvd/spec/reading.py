@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from batchhvd.errors import SpecError
-from batchhvd.spec import document as specdocument
-from batchhvd.spec.document import placed
+from batchhvd.spec.document import clean, errors_at
 from batchhvd.spec.json_source import JsonSource
 from batchhvd.spec.mounts import KINDS, Mount, Volume
 from batchhvd.spec.schema import toolkits
@@ -43,7 +42,7 @@ def fields(source: JsonSource) -> Body:
     """
     properties = {name: value for name, value in source.value["properties"].items() if value is not None}
     task = _task(source, properties)
-    rest = {name: specdocument.cleaned(value) for name, value in properties.items() if name != task.wire}
+    rest = {name: clean(value) for name, value in properties.items() if name != task.wire}
     taken = {
         "task": task,
         "nodes": rest.pop("nodeCount"),
@@ -58,7 +57,7 @@ def fields(source: JsonSource) -> Body:
         **_variables(source, rest),
     }
     rest.update(taken.pop("rest"))
-    return {**taken, "extra": specdocument.cleaned(rest)}
+    return {**taken, "extra": clean(rest)}
 
 
 def shown(properties: Document) -> Body:
@@ -87,7 +86,7 @@ def _task(source: JsonSource, properties: Document) -> Task:
     name, block = found[0], properties[found[0]]
     if name not in TOOLKITS:
         return OtherToolkit(name, block)
-    with placed(source, f"/properties/{name}"):
+    with errors_at(source, f"/properties/{name}"):
         task: Task = TOOLKITS[name].from_document({field: value for field, value in block.items() if value is not None})
     return task
 
@@ -116,7 +115,7 @@ def duration_seconds(text: str) -> float:
 
 
 def _limit(source: JsonSource, text: str | None) -> float | None:
-    with placed(source, "/properties/constraints/maxWallClockTime"):
+    with errors_at(source, "/properties/constraints/maxWallClockTime"):
         return duration_seconds(text) if text else None
 
 
@@ -140,7 +139,7 @@ def _volume(kind: str, item: Document) -> Volume:
 def _each(source: JsonSource, at: str, items: Iterable[Document], make: Callable[[Document], _Value]) -> list[_Value]:
     made = []
     for index, item in enumerate(items):
-        with placed(source, child(at, index)):
+        with errors_at(source, child(at, index)):
             made.append(make(item))
     return made
 

@@ -1,7 +1,7 @@
 """Checks job and cluster documents against the published schema.
 
 The schema (``schemas/job-2018-05-01.json``, Microsoft, MIT, unmodified) decides which fields there are and what they
-hold. What it asks for and a file may leave out, because the client fills it in, is said here.
+hold. This module lists what it requires and a file may leave out, because the client fills it in.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a job runs, and the directories that it is told about: frozen values with their names on the wire."""
+"""What a job runs, and its input and output directories: frozen values with their names on the wire."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Horovod(Block):
     Attributes:
         script: its path on the node, such as ``mount / "cifar/train.py"``.
         args: its command line arguments, as a shell would take them.
-        processes: how many ranks in all, or None for one on each node.
+        processes: the total number of ranks, or None for one on each node.
         python: the interpreter's path on the node, or None for the node's own.
         extra: further fields as the wire has them.
 
@@ -89,7 +89,7 @@ class CustomMpi(Block):
 
     Attributes:
         command: the command line of one rank.
-        processes: how many ranks in all, or None for one on each node.
+        processes: the total number of ranks, or None for one on each node.
         extra: further fields as the wire has them.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Where a service is and how to speak to it: endpoint, credential, and the Azure clients, made on first use.
+"""How to reach a service: endpoint, credential, and the Azure clients, created on first use.
 
 A connection is made of strings. One to a local service is made of the service's root: the endpoint and the token are
 read from there for each request, so that it still works after the service was started again on another port.
@@ -232,7 +232,7 @@ class Connection:
             raise self.translated(error, what, remedy) from error
 
     def translated(self, error: Exception, what: str, remedy: str = "") -> Exception:
-        """Returns this package's error for what an Azure package raised; anything else as it is."""
+        """Returns this package's error for what an Azure package raised; any other error unchanged."""
         from requests import RequestException
 
         known = (AzureError, DeserializationError, JSONDecodeError, RequestException, SerializationError)

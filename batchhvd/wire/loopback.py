@@ -74,7 +74,7 @@ class LocalTransport(RequestsTransport):  # type: ignore[misc]  # exported throu
     """Sends each attempt to the present address of the local service, past any proxy of the environment."""
 
     def __init__(self, where: Callable[[], str]) -> None:
-        """Makes a transport.
+        """Creates a transport.
 
         Args:
             where: returns the service's present URL, or "" to leave every URL unchanged.

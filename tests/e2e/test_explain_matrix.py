@@ -283,7 +283,12 @@ ENDED = {
     "no Horovod": (without_horovod, Cause.HOROVOD_MISSING, "Horovod missing", "No module named 'horovod'"),
     "none for us": (the_trainer_without_horovod, Cause.HOROVOD_MISSING, "Horovod missing", "HorovodMissingError: "),
     "Horovod": (with_another_horovod, Cause.HOROVOD_BROKEN, "Horovod broken", "undefined symbol: _ZN10tensorflow"),
-    "restart": (lost_with_the_service, Cause.SERVICE_RESTARTED, "service restarted", "found the job's ranks gone"),
+    "restart": (
+        lost_with_the_service,
+        Cause.SERVICE_RESTARTED,
+        "service restarted",
+        "found that the job's ranks were gone",
+    ),
 }
 Row = tuple[Callable[[Place], Job], Cause, str, str]
 

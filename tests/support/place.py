@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+from azure.core.exceptions import HttpResponseError
 from azure.core.pipeline.policies import SansIOHTTPPolicy
 from azure.mgmt.batchai import BatchAI
 from azure.mgmt.batchai import models as m
@@ -77,6 +79,12 @@ class Place:
     def files(self, name: str, id: str = "stdouterr", **more: Any) -> list[Any]:
         options = m.JobsListOutputFilesOptions(outputdirectoryid=id, **more)
         return list(self.client.jobs.list_output_files(self.group, "w", "e", name, options))
+
+
+def error_of(caught: pytest.ExceptionInfo[HttpResponseError]) -> Any:
+    """Returns the error document of a refused request."""
+    assert caught.value.error is not None
+    return caught.value.error
 
 
 def ended(place: Place, name: str) -> Callable[[], Any]:

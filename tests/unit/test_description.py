@@ -10,10 +10,12 @@ import pytest
 from batchhvd.errors import BadRequestError, NotFoundError
 from batchhvd.service.batchai.handlers import handlers
 from batchhvd.service.description.published import Description
+from batchhvd.service.dispatch import routes
 from batchhvd.service.http.routes import Routes
 from batchhvd.wire.facts.times import read_duration, write_duration
 
 DESCRIPTION = Description.published()
+ROUTES = routes(DESCRIPTION)
 OPERATIONS = {operation.id: operation for operation in DESCRIPTION.operations}
 GROUP = "/subscriptions/S/resourceGroups/G/providers/Microsoft.BatchAI"
 
@@ -27,14 +29,14 @@ def test_no_operation_is_forgotten() -> None:
 def test_each_operation_is_found_by_its_path(id: str) -> None:
     operation = OPERATIONS[id]
     path = operation.template.replace("{", "my-").replace("}", "_X")
-    found = DESCRIPTION.match(operation.method, path)
+    found = ROUTES.match(operation.method, path)
     assert found.target is operation
     assert all(value == f"my-{name}_X" for name, value in found.names.items())
 
 
 def test_paths_compare_without_case_and_names_keep_theirs() -> None:
-    found = DESCRIPTION.match("GET", f"{GROUP}/workspaces/MyWork".upper().replace("MYWORK", "MyWork") + "/")
-    assert found.target.id == "Workspaces_Get" and found.names["workspaceName"] == "MyWork"
+    found = ROUTES.match("GET", f"{GROUP}/workspaces/MyWork".upper().replace("MYWORK", "MyWork") + "/")
+    assert found.target is OPERATIONS["Workspaces_Get"] and found.names["workspaceName"] == "MyWork"
 
 
 @pytest.mark.parametrize(
@@ -48,17 +50,17 @@ def test_paths_compare_without_case_and_names_keep_theirs() -> None:
 )
 def test_other_paths_are_refused(method: str, path: str, error: type, status: int) -> None:
     with pytest.raises(error) as caught:
-        DESCRIPTION.match(method, path)
+        ROUTES.match(method, path)
     assert caught.value.status == status
 
 
 def test_a_literal_wins_and_an_encoded_slash_is_no_separator() -> None:
-    routes: Routes[str] = Routes()
-    routes.add("GET", "/a/{any}/c", "parameter")
-    routes.add("GET", "/a/b/d", "literal")
-    assert routes.match("GET", "/a/b/d").target == "literal"
-    assert routes.match("GET", "/a/b/c").target == "parameter"
-    assert routes.match("GET", "/a/x%2Fy%20z/c").names == {"any": "x/y z"}
+    table: Routes[str] = Routes()
+    table.add("GET", "/a/{any}/c", "parameter")
+    table.add("GET", "/a/b/d", "literal")
+    assert table.match("GET", "/a/b/d").target == "literal"
+    assert table.match("GET", "/a/b/c").target == "parameter"
+    assert table.match("GET", "/a/x%2Fy%20z/c").names == {"any": "x/y z"}
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "é", "a" * 65, "..", "a\n"])

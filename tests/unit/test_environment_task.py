@@ -154,7 +154,7 @@ def test_what_is_no_duration_is_refused() -> None:
 
 
 def test_stalls_and_retries_are_asked_for_by_variables() -> None:
-    def own(**values: str) -> list[dict[str, str]]:
+    def own(**values: str) -> Any:
         return [{"name": name, "value": value} for name, value in values.items()]
 
     assert (plan().task.stall_seconds, plan().task.stall_action) == (600, "warn")

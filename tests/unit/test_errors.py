@@ -116,6 +116,7 @@ def test_the_status_decides(status: int, kind: type[ServiceError]) -> None:
 def test_evidence_is_in_the_attributes() -> None:
     error = refusal(400, "InvalidJob", "nodeCount is 0.", target="/properties/nodeCount", x_ms_request_id="r-1")
     found = translate(error, what="job 'x' cannot be created")
+    assert isinstance(found, ServiceError)
     assert (found.target, found.request_id) == ("/properties/nodeCount", "r-1")
     assert str(found) == "job 'x' cannot be created: nodeCount is 0 (InvalidJob). Correct the request and send it again"
 

@@ -1,6 +1,7 @@
 """Verdicts: one cause for each thing that can be the matter, with its evidence and the next call."""
 
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -153,9 +154,9 @@ def test_a_node() -> None:
 
 @pytest.mark.parametrize("code", [code for code in Code if code != Code.WAITING])
 def test_the_client_and_the_status_page_name_the_same_cause(code: Code) -> None:
-    said = {"code": code.value, "message": "It went wrong.", "details": []}
+    said: dict[str, Any] = {"code": code.value, "message": "It went wrong.", "details": []}
     info = {"startTime": "2026-11-27T12:00:00.000Z", "endTime": "2026-11-27T12:01:30.000Z", "errors": [said]}
-    properties = {"executionState": "failed", "nodeCount": 4, "executionInfo": info}
+    properties: Any = {"executionState": "failed", "nodeCount": 4, "executionInfo": info}
     assert page.of_job(properties, "")["cause"] == failed(code).cause
     during = "2026-11-27T12:01:00.000Z"
     restarted = of_job(evolve(JOB, errors=[Reason(code, "It went wrong.")], restarted=START + timedelta(seconds=60)))

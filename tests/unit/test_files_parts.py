@@ -14,16 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchhvd.errors import ServiceError
-from batchhvd.service.files import app as files_module
 from batchhvd.service.files.app import Files
+from batchhvd.service.files.disk import content
 from batchhvd.service.files.disk.sidecar import Sidecar
 from batchhvd.service.files.operations import properties
-from batchhvd.service.files.operations import range as ranges
-from batchhvd.service.files.protocol import listing, xml
+from batchhvd.service.files.protocol import byte_range, listing, xml
 from batchhvd.service.files.protocol import request as request_
-from batchhvd.service.files.protocol.refusal import refuse, translate
+from batchhvd.service.files.protocol.refusal import refusal, translate
 from batchhvd.service.files.protocol.request import Request, Target
 from batchhvd.service.files.route import find
+from batchhvd.service.files.transport import read_body
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=20)
 NAME = TEXT.filter(lambda name: name not in (".", "..") and len(name.encode()) < 256)
@@ -102,9 +102,9 @@ def test_ranges_cut_what_slices_cut(size, first, last):
     text = f"bytes={'' if first is None else first}-{'' if last is None else last}"
     if first is not None and last is not None and last < first:
         with pytest.raises(ServiceError):
-            ranges.asked(request(range=text))
+            byte_range.asked(request(range=text))
         return
-    span = ranges.bounds(ranges.asked(request(range=text)), size)
+    span = byte_range.bounds(byte_range.asked(request(range=text)), size)
     if first is None:
         expected = data[-last:] if last else b""
     else:
@@ -118,7 +118,7 @@ def test_ranges_cut_what_slices_cut(size, first, last):
 def test_any_text_as_a_range_is_read_or_refused(text):
     asked = evolve(request(), headers={"x-ms-range": text})
     try:
-        part = ranges.asked(asked)
+        part = byte_range.asked(asked)
     except ServiceError as error:
         assert error.status == 400
         return
@@ -139,24 +139,24 @@ def receiving(*messages: dict[str, object]):
 def test_a_body_in_many_pieces_is_written_as_one(tmp_path, count):
     pieces = [bytes([number % 251]) * (number % 3) for number in range(count)]
     messages = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
-    body = asyncio.run(files_module._body(receiving(*messages, {"type": "http.request"})))
+    body = asyncio.run(read_body(receiving(*messages, {"type": "http.request"})))
     assert b"".join(body) == b"".join(pieces)
     assert len(body) <= 256 + count // 256
     with (tmp_path / "f").open("wb") as file:
-        ranges.write(file.fileno(), pieces, 5)
+        content.write(file.fileno(), pieces, 5)
     assert (tmp_path / "f").read_bytes()[5:] == b"".join(pieces)
 
 
 def test_a_body_that_breaks_off_or_never_ends_is_not_taken():
     part = {"type": "http.request", "body": bytes(1 << 20), "more_body": True}
-    assert asyncio.run(files_module._body(receiving(part, {"type": "http.disconnect"}))) is None
+    assert asyncio.run(read_body(receiving(part, {"type": "http.disconnect"}))) is None
     with pytest.raises(ServiceError) as caught:
-        asyncio.run(files_module._body(receiving(*[part] * 9)))
+        asyncio.run(read_body(receiving(*[part] * 9)))
     assert caught.value.code == "RequestBodyTooLarge"
 
 
 def test_the_storage_clients_range_goes_before_https_own():
-    assert ranges.asked(request(range="bytes=0-1", x_ms_range="bytes=5-6")) == (5, 6)
+    assert byte_range.asked(request(range="bytes=0-1", x_ms_range="bytes=5-6")) == (5, 6)
 
 
 @given(st.lists(NAME, unique=True, max_size=20), st.integers(1, 7))
@@ -197,7 +197,7 @@ def test_writes_within_one_tick_of_the_systems_clock_have_etags_of_their_own(tmp
     with (tmp_path / "f").open("wb") as file:
         for _ in range(200):
             os.pwrite(file.fileno(), b"same size", 0)
-            properties.stamp(file.fileno())
+            content.stamp(file.fileno())
             tags.append(properties.etag(os.fstat(file.fileno())))
     assert len(set(tags)) == 200
 
@@ -253,7 +253,7 @@ def test_refusals_of_the_system_become_refusals_to_the_client():
     ):
         assert translate(error).code == code
     assert translate(OSError(5, "input/output error")) is None
-    assert refuse("ResourceNotFound", "Look.").args[0].endswith("Look.")
+    assert refusal("ResourceNotFound", "Look.").args[0].endswith("Look.")
 
 
 def test_notes_count_for_the_inode_they_were_made_for(tmp_path):

@@ -4,6 +4,7 @@ import json
 import pickle
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attrs import evolve, frozen
@@ -51,7 +52,7 @@ def tutorial() -> JobSpec:
     )
 
 
-def wrong(tmp_path: Path, text: str, **given: object) -> SpecError:
+def wrong(tmp_path: Path, text: str, **given: Any) -> SpecError:
     path = tmp_path / "mein jöb.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(SpecError) as caught:
@@ -66,28 +67,28 @@ def job(**properties: object) -> str:
     return json.dumps({"properties": {k: v for k, v in {**base, **properties}.items() if v is not None}}, indent=1)
 
 
-def test_the_tutorials_file_and_the_python_block_are_one_value():
+def test_the_tutorials_file_and_the_python_block_are_one_value() -> None:
     assert JobSpec.read(JOBS / "tutorial-4-nodes.json", account="mystorageaccount") == tutorial()
 
 
-def test_shares_may_be_given_instead_of_an_account():
+def test_shares_may_be_given_instead_of_an_account() -> None:
     share = Share("mystorageaccount", "myshare")
     assert JobSpec.read(JOBS / "tutorial-4-nodes.json", mounts={"myshare": share}) == tutorial()
 
 
-def test_a_share_of_another_name_can_be_mounted_where_the_file_says():
+def test_a_share_of_another_name_can_be_mounted_where_the_file_says() -> None:
     spec = JobSpec.read(JOBS / "share-name-differs-from-mount-path.json", mounts={"external": Share("a1", "other")})
     assert spec.mounts == (Mount("a1", "other", "external"),)
-    assert spec.task.script == spec.mounts[0] / "hello.py"
+    assert isinstance(spec.task, Horovod) and spec.task.script == spec.mounts[0] / "hello.py"
 
 
-def test_a_share_for_a_path_that_is_not_mounted_is_refused():
+def test_a_share_for_a_path_that_is_not_mounted_is_refused() -> None:
     with pytest.raises(SpecError, match='no share is mounted at "mysahre"; did you mean "myshare"'):
         JobSpec.read(JOBS / "tutorial-4-nodes.json", account="a", mounts={"mysahre": Share("a", "b")})
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_published_files_come_back_as_they_were(name):
+def test_published_files_come_back_as_they_were(name: str) -> None:
     spec = JobSpec.read(JOBS / name, account="examplestore")
     text = (JOBS / name).read_text().replace("<AZURE_BATCHAI_STORAGE_ACCOUNT>", "examplestore")
     expected = json.loads(text)
@@ -99,7 +100,7 @@ def test_published_files_come_back_as_they_were(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_written_file_reads_back_equal(name, tmp_path):
+def test_a_written_file_reads_back_equal(name: str, tmp_path: Path) -> None:
     spec = JobSpec.read(JOBS / name, account="examplestore")
     spec.write(tmp_path / "jöb.json")
     assert JobSpec.read(tmp_path / "jöb.json") == spec
@@ -107,7 +108,7 @@ def test_a_written_file_reads_back_equal(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", WITH_ACCOUNT)
-def test_without_an_account_the_setting_is_named(name):
+def test_without_an_account_the_setting_is_named(name: str) -> None:
     with pytest.raises(SpecError, match="AZURE_BATCHAI_STORAGE_ACCOUNT") as caught:
         JobSpec.read(JOBS / name)
     assert caught.value.pointer.endswith("/azureFileUrl")
@@ -116,20 +117,20 @@ def test_without_an_account_the_setting_is_named(name):
     assert line[caught.value.column - 1 :].startswith('"https://<AZURE')
 
 
-def test_ranks_default_to_nodes():
+def test_ranks_default_to_nodes() -> None:
     assert JobSpec.read(JOBS / "horovod-minimal-two-shares.json", account="a").ranks == 2
     assert evolve(tutorial(), task=Horovod("x.py", processes=8)).ranks == 8
     assert JobSpec.read(JOBS / "nop-no-mounts.json").ranks == 1
 
 
-def test_another_toolkit_is_kept_by_its_name():
+def test_another_toolkit_is_kept_by_its_name() -> None:
     spec = JobSpec.read(JOBS / "cntk-brainscript-2017.json")
     assert isinstance(spec.task, OtherToolkit)
     assert spec.task.wire == "cntkSettings"
     assert spec.inputs[0] == InputDirectory("DATASET", "$AZ_BATCHAI_MOUNT_ROOT/external/mnist_database")
 
 
-def test_blob_containers_and_outputs_are_read():
+def test_blob_containers_and_outputs_are_read() -> None:
     spec = JobSpec.read(JOBS / "custom-mpi-scoring.json", account="a")
     assert spec.volumes[0].kind == "azureBlobFileSystems"
     assert spec.volumes[0] / "unlabeled_images" == spec.inputs[1].path
@@ -138,7 +139,7 @@ def test_blob_containers_and_outputs_are_read():
     assert spec._accounts() == ("a",)
 
 
-def test_older_fields_are_accepted_with_a_warning():
+def test_older_fields_are_accepted_with_a_warning() -> None:
     with pytest.warns(UserWarning, match="older API version") as seen:
         spec = JobSpec.read(JOBS / "custom-toolkit-extra-fields.json", account="a")
     assert len(seen) == 2
@@ -146,7 +147,7 @@ def test_older_fields_are_accepted_with_a_warning():
     assert spec.outputs[0].extra == {"type": "custom"}
 
 
-def test_unknown_fields_are_kept_and_said():
+def test_unknown_fields_are_kept_and_said() -> None:
     document = json.loads(job(zzzOwnField={"deep": [1]}))
     with pytest.warns(UserWarning, match='"zzzOwnField" is not a field of the published schema'):
         spec = JobSpec.from_document(document)
@@ -156,7 +157,7 @@ def test_unknown_fields_are_kept_and_said():
 # --- what is wrong is said with its place ---
 
 
-def test_a_misspelt_field_gets_the_nearest_name(tmp_path):
+def test_a_misspelt_field_gets_the_nearest_name(tmp_path: Path) -> None:
     error = wrong(tmp_path, '{\n "properties": {\n  "nodeCuont": 4\n }\n}')
     assert (error.line, error.column, error.pointer) == (3, 3, "/properties/nodeCuont")
     assert error.remedy == 'did you mean "nodeCount"?'
@@ -216,7 +217,9 @@ def test_a_misspelt_field_gets_the_nearest_name(tmp_path):
         ),
     ],
 )
-def test_a_wrong_value_is_named_with_pointer_and_remedy(tmp_path, properties, pointer, problem, remedy):
+def test_a_wrong_value_is_named_with_pointer_and_remedy(
+    tmp_path: Path, properties: dict[str, Any], pointer: str, problem: str, remedy: str
+) -> None:
     error = wrong(tmp_path, job(**properties))
     assert error.pointer == pointer
     assert problem in error.problem
@@ -242,13 +245,15 @@ def test_a_wrong_value_is_named_with_pointer_and_remedy(tmp_path, properties, po
         ("[" * 100, (1, 62), "levels deep"),
     ],
 )
-def test_broken_json_is_said_in_words_with_its_place(tmp_path, text, place, problem):
+def test_broken_json_is_said_in_words_with_its_place(
+    tmp_path: Path, text: str, place: tuple[int, int], problem: str
+) -> None:
     error = wrong(tmp_path, text)
     assert (error.line, error.column) == place
     assert problem in str(error)
 
 
-def test_a_file_that_is_not_utf8_or_not_there(tmp_path):
+def test_a_file_that_is_not_utf8_or_not_there(tmp_path: Path) -> None:
     path = tmp_path / "latin.json"
     path.write_bytes(b'{\n "a": "\xe4"}')
     with pytest.raises(SpecError, match=r"latin.json:2:8: is not UTF-8"):
@@ -257,7 +262,7 @@ def test_a_file_that_is_not_utf8_or_not_there(tmp_path):
         JobSpec.read(tmp_path / "nicht da.json")
 
 
-def test_a_byte_order_mark_is_no_harm(tmp_path):
+def test_a_byte_order_mark_is_no_harm(tmp_path: Path) -> None:
     path = tmp_path / "bom.json"
     path.write_bytes(b"\xef\xbb\xbf" + job().encode())
     assert JobSpec.read(path).nodes == 1
@@ -266,24 +271,24 @@ def test_a_byte_order_mark_is_no_harm(tmp_path):
 # --- placeholders: one is filled, the others refused, the node's own left alone ---
 
 
-def test_another_placeholder_is_refused(tmp_path):
+def test_another_placeholder_is_refused(tmp_path: Path) -> None:
     error = wrong(tmp_path, job(stdOutErrPathPrefix="$AZ_BATCHAI_JOB_MOUNT_ROOT/<YOUR_SHARE>"), account="a")
     assert error.pointer == "/properties/stdOutErrPathPrefix"
     assert "<YOUR_SHARE> is still to be filled in" in error.problem
 
 
-def test_the_shells_angles_in_a_command_are_left_alone():
+def test_the_shells_angles_in_a_command_are_left_alone() -> None:
     command = "sort <(ls $HOME) >out; cat <in>out; diff <a >b"
     spec = JobSpec.from_document(json.loads(job(customToolkitSettings={"commandLine": command})))
     assert spec.task == CustomToolkit(command)
 
 
-def test_nothing_of_the_nodes_is_expanded(monkeypatch):
+def test_nothing_of_the_nodes_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZ_BATCHAI_JOB_MOUNT_ROOT", "/wrong")
     assert JobSpec.read(JOBS / "nop-no-mounts.json").logs == "$AZ_BATCHAI_JOB_MOUNT_ROOT"
 
 
-def test_a_key_placeholder_means_that_the_client_looks_it_up():
+def test_a_key_placeholder_means_that_the_client_looks_it_up() -> None:
     share = {
         "azureFileUrl": "https://<AZURE_BATCHAI_STORAGE_ACCOUNT>.file.core.windows.net/s",
         "relativeMountPath": "s",
@@ -309,13 +314,13 @@ def secretive() -> JobSpec:
     return JobSpec.from_document(json.loads(job(mountVolumes=volumes, containerSettings=image, secrets=secrets)))
 
 
-def test_no_secret_is_in_a_document_or_a_repr():
+def test_no_secret_is_in_a_document_or_a_repr() -> None:
     spec = secretive()
     assert "S3CRET" not in repr(spec) + repr(spec.mounts) + json.dumps(spec.to_document())
     assert spec.to_document()["properties"]["secrets"] == [{"name": "TOKEN"}]
 
 
-def test_a_request_has_them_and_the_keys_that_were_looked_up():
+def test_a_request_has_them_and_the_keys_that_were_looked_up() -> None:
     spec = secretive()
     assert spec._accounts() == ("b",)
     properties = spec._request("/the/cluster", {"b": "S3CRET4"})["properties"]
@@ -326,7 +331,7 @@ def test_a_request_has_them_and_the_keys_that_were_looked_up():
     assert properties["secrets"] == [{"name": "TOKEN", "value": "S3CRET3"}]
 
 
-def test_a_job_as_the_service_shows_it_equals_its_spec():
+def test_a_job_as_the_service_shows_it_equals_its_spec() -> None:
     spec = evolve(tutorial(), environment={"A": "1"})
     shown = spec._request("/c", {"mystorageaccount": "k"})
     share = shown["properties"]["mountVolumes"]["azureFileShares"][0]
@@ -351,7 +356,7 @@ def test_a_job_as_the_service_shows_it_equals_its_spec():
 # --- paths on a mount ---
 
 
-def test_paths_below_a_mount():
+def test_paths_below_a_mount() -> None:
     mount = Mount("acc", "share", "my share")
     assert f"{mount / 'x'}" == "$AZ_BATCHAI_JOB_MOUNT_ROOT/my share/x"
     assert mount / "a" / "b" == mount / "a/b/" == "$AZ_BATCHAI_JOB_MOUNT_ROOT/my share/a/b"
@@ -360,7 +365,7 @@ def test_paths_below_a_mount():
 
 
 @pytest.mark.parametrize("below", ["../x", "/etc", "", "a/../../b"])
-def test_a_path_that_leads_out_is_refused(below):
+def test_a_path_that_leads_out_is_refused(below: str) -> None:
     with pytest.raises(SpecError, match="relative path"):
         Mount("acc", "share", "m") / below
 
@@ -368,22 +373,22 @@ def test_a_path_that_leads_out_is_refused(below):
 @pytest.mark.parametrize(
     "url", ["http://127.0.0.1:8080/acc/my%20share", "https://acc.file.core.windows.net/my%20share/"]
 )
-def test_host_style_and_path_style_addresses(url):
+def test_host_style_and_path_style_addresses(url: str) -> None:
     mount = Mount.from_document({"azureFileUrl": url, "relativeMountPath": "m"})
     assert (mount.account, mount.share) == ("acc", "my share")
     assert mount.to_document()["azureFileUrl"] == url
 
 
-def test_two_accounts_for_one_share_are_refused():
+def test_two_accounts_for_one_share_are_refused() -> None:
     with pytest.raises(SpecError, match='"other" is not the account of'):
         Mount.from_document({"azureFileUrl": "https://acc.file.x/s", "accountName": "other", "relativeMountPath": "m"})
 
 
-def test_what_python_gives_is_checked_too():
+def test_what_python_gives_is_checked_too() -> None:
     with pytest.raises(SpecError, match="script must be a text that is not empty, not ' '"):
         Horovod(" ")
     with pytest.raises(SpecError, match="is not a task"):
-        JobSpec(nodes=1, task="python x.py", logs="/l")
+        JobSpec(nodes=1, task="python x.py", logs="/l")  # type: ignore[arg-type]
     with pytest.raises(SpecError, match='"m" is mounted twice'):
         JobSpec(nodes=1, task=CustomToolkit("x"), logs="/l", mounts=[Mount("a", "b", "m"), Mount("a", "c", "m")])
     with pytest.raises(SpecError, match="max_seconds must be more than 0"):

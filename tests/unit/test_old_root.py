@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from batchhvd.engines.base import Status
+from batchhvd.service.http.exchange import Here
 from batchhvd.service.status import summary
 from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.job import StoredJob
@@ -79,7 +80,7 @@ def test_its_records_read_as_values(world: World) -> None:
 
 
 def test_the_page_shows_them(world: World) -> None:
-    here = summary.Here(world.store, world.root, None, world.clock)  # type: ignore[arg-type]  # it asks for no files
+    here = Here(world.store, world.root, None, world.clock)  # type: ignore[arg-type]  # it asks for no files
     body = summary.answer(here).body
     assert [job["verdict"]["cause"] for job in body["jobs"]] == ["succeeded", "running", "waiting"]
     assert [node["state"] for node in body["clusters"][0]["nodes"]] == ["running", "running", "idle"]

@@ -1,5 +1,8 @@
 """Waiting: when it looks, when it ends, and what it says."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from attrs import define, field
 
@@ -22,7 +25,7 @@ class Clock:
         self.now += seconds
 
 
-def script(*steps: object):
+def script(*steps: object) -> Callable[[], Any]:
     """Returns a read that gives one step after the other, the last for ever; errors are raised."""
     left = list(steps)
 
@@ -48,7 +51,7 @@ def test_pauses_grow_to_their_limit_and_never_pass_the_deadline() -> None:
     assert clock.pauses[:3] == pytest.approx([0.2, 0.3, 0.45])
     assert max(clock.pauses) == 15.0
     assert clock.now == pytest.approx(1100.0)
-    assert (caught.value.last_state, caught.value.waited) == ("resizing", pytest.approx(100.0))
+    assert caught.value.last_state == "resizing" and caught.value.waited == pytest.approx(100.0)
     assert "cluster 'c' to be ready" in str(caught.value) and "last seen: resizing" in str(caught.value)
     assert isinstance(caught.value, TimeoutError)
 
@@ -81,7 +84,8 @@ def test_a_state_without_way_back_raises_at_once() -> None:
 
 def test_lives_through_a_restart_of_the_service() -> None:
     away = UnavailableError("no connection")
-    clock, lines = Clock(), []
+    clock = Clock()
+    lines: list[str] = []
     read = script("resizing", away, away, "resizing", away, "steady")
     assert wait_until(read, "steady".__eq__, timeout=60, clock=clock, report=lines.append, what="it") == "steady"
     assert lines == [

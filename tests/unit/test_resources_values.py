@@ -1,5 +1,6 @@
 """Small values on the way from the wire: times, counts, reasons, names of files."""
 
+import json
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from batchhvd import AutoScale, Cluster, NodeCounts, SpecError
 from batchhvd.resources.session import Session
 from batchhvd.transfer.selection import fixed_folder, matches, target_here
 from batchhvd.wire.connection import Connection
+from batchhvd.wire.facts.states import AllocationState, ProvisioningState
 from batchhvd.wire.models import moment
 from batchhvd.wire.reasons import reasons
 
@@ -94,3 +96,12 @@ def test_a_name_that_leads_out_is_not_written(name: str) -> None:
     with pytest.raises(SpecError, match="leads out of"):
         target_here("folder", name)
     assert target_here("folder", "a/b ü.txt") == Path("folder/a/b ü.txt")
+
+
+def test_states_are_words_that_know_what_they_mean() -> None:
+    found = cluster(allocationState="steady", vmPriority="LowPriority", provisioningState="Succeeded")
+    assert (found.state, found.priority, found.provisioning) == ("steady", "lowpriority", "succeeded")
+    assert found.state is AllocationState.STEADY and found.provisioning is ProvisioningState.SUCCEEDED
+    assert repr(found).startswith("Cluster('c', state='steady', ") and f"{found.state}" == "steady"
+    assert json.dumps(found.state) == '"steady"'
+    assert cluster(allocationState="halted").state == "halted"  # a word of a later service passes through

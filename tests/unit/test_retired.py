@@ -1,7 +1,7 @@
 """Public Azure: Batch AI is gone there, everything else works; in the shapes that Azure answers with."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import responses
@@ -69,7 +69,7 @@ def test_batch_ai_is_retired_and_nobody_is_asked(host: str, azure: responses.Req
     workspace = session.group("rg").workspace("w")
     job = workspace.experiment("e").job("j")
     spec = JobSpec(nodes=1, task=Horovod(script="/a.py"), logs="/logs")
-    asked = [
+    asked: list[Callable[[], object]] = [
         lambda: session.group("rg").create_workspace("w", location="eastus"),
         lambda: list(session.group("rg").workspaces()),
         workspace.refresh,
@@ -162,7 +162,7 @@ def test_storage_works_as_ever(azure: responses.RequestsMock, session: Session) 
         f"{FILES}/myshare",
     )
     sent = azure.calls[-1].request
-    assert sent.headers["Authorization"].startswith("SharedKey examplestore:")
+    assert str(sent.headers["Authorization"]).startswith("SharedKey examplestore:")
     assert "a2V5" not in repr(account) + repr(share) + repr(mount) + repr(session)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.support.world import EXPERIMENT, GROUP, WORKSPACE, Memory, World
+from tests.support.world import WORKSPACE, Memory, World
 
 MOUNTED = "$AZ_BATCHAI_JOB_MOUNT_ROOT/ablage ü"
 
@@ -19,7 +20,7 @@ def world(tmp_path: Path) -> World:
     return World(root)
 
 
-def ready(world: World, nodes: int = 4, **properties: object) -> None:
+def ready(world: World, nodes: int = 4, **properties: Any) -> None:
     world.cluster(nodes=nodes, **properties)
     world.tick(3)
 
@@ -282,58 +283,6 @@ def test_outputs_that_cannot_be_sealed_are_no_success(world: World) -> None:
     world.tick()
     assert world.state("j") == "failed"
     assert "could not be sealed" in world.error("j")[1]
-
-
-def test_deleting_a_running_job_ends_its_processes_first(world: World) -> None:
-    world.engine.stubborn = True
-    ready(world)
-    world.job("j", nodes=2)
-    world.tick()
-    folder = Path(world.handle("j"))
-    assert folder.is_dir()
-    world.delete(f"{EXPERIMENT}/jobs/j")
-    world.tick(2)
-    assert world.of("j").document["properties"]["executionState"] == "running"
-    world.end("j", "cancelled", reason="cancelled")
-    world.tick()
-    assert world.store.get(f"{EXPERIMENT}/jobs/j") is None
-    assert not folder.exists()  # and with it task.json, which held the secrets
-
-
-def test_deleting_a_group_goes_from_the_bottom_up(world: World) -> None:
-    ready(world)
-    for name in ("j", "k"):
-        world.job(name, nodes=2)
-    world.tick()
-    world.delete(GROUP)
-    world.tick()
-    assert not world.engine.running()
-    world.tick(2)
-    assert world.store.list("groups") == world.store.list("jobs") == world.store.list("clusters") == []
-    assert not (world.root / "shares" / "acc").exists()
-
-
-def test_storage_of_a_group_stays_until_its_jobs_have_ended(world: World) -> None:
-    world.engine.stubborn = True
-    ready(world)
-    world.job("j")
-    world.tick()
-    world.delete(GROUP)
-    world.tick(2)
-    assert (world.root / "shares" / "acc" / "share").is_dir()
-    assert world.scheduler.active
-
-
-def test_deleting_a_cluster_ends_its_jobs(world: World) -> None:
-    ready(world, nodes=1)
-    world.job("j")
-    world.job("k")
-    world.tick()
-    world.delete(f"{WORKSPACE}/clusters/c")
-    world.tick(3)
-    assert world.store.get(f"{WORKSPACE}/clusters/c") is None
-    for name in ("j", "k"):
-        assert (world.state(name), world.error(name)[0]) == ("failed", "JobTerminated")
 
 
 def test_a_job_given_its_nodes_before_a_kill_is_submitted_after_it(world: World) -> None:

@@ -13,7 +13,7 @@ import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
 from azure.mgmt.batchai import models as m
 
-from tests.support.place import SECRET, SUBSCRIPTION, Place, connect, ended
+from tests.support.place import SECRET, SUBSCRIPTION, Place, connect, ended, error_of
 
 
 @pytest.fixture
@@ -118,14 +118,14 @@ def test_what_is_not_there(client: Any, group: str) -> None:
     name = group.rpartition("/")[2]
     with pytest.raises(ResourceNotFoundError) as caught:
         client.workspaces.get("nogroup", "w")
-    assert caught.value.error.code == "ResourceGroupNotFound"
+    assert error_of(caught).code == "ResourceGroupNotFound"
     with pytest.raises(ResourceNotFoundError) as caught:
         client.experiments.begin_create(name, "now", "e")
-    assert caught.value.error.code == "ParentResourceNotFound"
+    assert error_of(caught).code == "ParentResourceNotFound"
     client.workspaces.begin_create(name, "w", m.WorkspaceCreateParameters(location="eastus")).result()
     with pytest.raises(ResourceNotFoundError) as caught:
         client.jobs.get(name, "w", "e", "j")
-    assert caught.value.error.code == "ParentResourceNotFound"
+    assert error_of(caught).code == "ParentResourceNotFound"
     assert client.clusters.begin_delete(name, "w", "c").result() is None  # 204: nothing to delete
 
 
@@ -135,7 +135,7 @@ def test_repeating_a_create(place: Place) -> None:
     assert place.cluster(nodes=2).scale_settings.manual.target_node_count == 2
     with pytest.raises(ResourceExistsError, match="vmPriority") as caught:
         place.cluster(nodes=2, vm_priority="lowpriority")
-    assert caught.value.error.code == "ClusterAlreadyExists"
+    assert error_of(caught).code == "ClusterAlreadyExists"
     job = place.run("j", place.document("sleep 30"))
     assert place.run("j", place.document("sleep 30")).creation_time == job.creation_time
     with pytest.raises(ResourceExistsError, match="customToolkitSettings"):

@@ -46,7 +46,7 @@ TEXTS = [
     "a b",
 ]
 TEXTS += ["\u202e", "0", "%2e%2e", "\n", "null", "P7D", "\x7f", "A=B", "eastus", "m", "succeeded", "é" * 64, "a/b/../c"]
-ODD = [
+ODD: list[Any] = [
     None,
     True,
     False,

@@ -15,7 +15,7 @@ from azure.core.exceptions import HttpResponseError
 from azure.mgmt.batchai import models as m
 
 from batchhvd._version import __version__
-from tests.support.place import SUBSCRIPTION, Place, connect, ended
+from tests.support.place import SUBSCRIPTION, Place, connect, ended, error_of
 
 DRY = {"x-batchhvd-dry-run": "true"}
 
@@ -75,7 +75,7 @@ def test_a_rule_that_the_description_cannot_say(
 ) -> None:
     with pytest.raises(HttpResponseError) as caught:
         standing.run("x", standing.document(**changes))
-    assert caught.value.status_code == 400 and caught.value.error.target == pointer and text in caught.value.message
+    assert caught.value.status_code == 400 and error_of(caught).target == pointer and text in caught.value.message
     assert_refused_alike(service, standing, standing.document(**changes))
 
 
@@ -98,7 +98,7 @@ def test_a_mount_that_cannot_be(standing: Place, service: Any, changes: dict[str
     document["properties"]["mountVolumes"]["azureFileShares"][0].update(changes)
     with pytest.raises(HttpResponseError) as caught:
         standing.run("x", document)
-    assert caught.value.error.target == f"/properties/mountVolumes/azureFileShares/0/{pointer}"
+    assert error_of(caught).target == f"/properties/mountVolumes/azureFileShares/0/{pointer}"
     assert_refused_alike(service, standing, document)
 
 

@@ -45,11 +45,11 @@ FIRST = {
 
 
 def examples() -> Iterator[tuple[str, Operation]]:
-    for template, methods in DOCUMENT["paths"].items():
-        for method, operation in methods.items():
-            match = DESCRIPTION.match(method.upper(), template.replace("{", "").replace("}", ""))
+    operations = {operation.id: operation for operation in DESCRIPTION.operations}
+    for methods in DOCUMENT["paths"].values():
+        for operation in methods.values():
             for reference in operation["x-ms-examples"].values():
-                yield Path(reference["$ref"]).stem, match.target
+                yield Path(reference["$ref"]).stem, operations[operation["operationId"]]
 
 
 EXAMPLES = dict(examples())
@@ -150,7 +150,7 @@ def differences(expected: Any, found: Any, at: str = "") -> Iterator[str]:
         yield f"{at} is no time: {found}"
 
 
-TYPES = {"string": str, "integer": int, "number": (int, float), "object": dict, "array": list}
+TYPES: dict[str, Any] = {"string": str, "integer": int, "number": (int, float), "object": dict, "array": list}
 
 
 def violations(schema: Mapping[str, Any], value: Any, at: str = "") -> Iterator[str]:

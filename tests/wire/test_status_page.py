@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from batchhvd.cli import main as cli
+from batchhvd.service.http.exchange import Here
 from batchhvd.service.status import summary, verdict
 from batchhvd.service.store.records import Store
 from batchhvd.wire.facts import causes
@@ -177,7 +178,7 @@ def test_many_jobs_that_have_ended_are_left_out_and_counted(tmp_path: Path) -> N
             "customToolkitSettings": {"commandLine": "true"},
         }
         store.put(id, "jobs", "", {"id": id, "name": f"j{number}", "properties": properties})
-    here = summary.Here(store, tmp_path, None, lambda: 0.0)  # type: ignore[arg-type]  # it asks the files for nothing
+    here = Here(store, tmp_path, None, lambda: 0.0)  # type: ignore[arg-type]  # it asks the files for nothing
     body = summary.answer(here).body
     names = [job["name"] for job in body["jobs"]]
     assert names == ["j1", *(f"j{number}" for number in range(7, total))]
@@ -203,14 +204,14 @@ def test_verdicts_without_a_known_reason(properties: Any, cause: str, words: str
 
 
 def test_earlier_attempts_stand_behind_the_last_one() -> None:
-    errors = [{"code": "NodeLost", "message": f"Node {at} is gone.", "details": []} for at in (2, 1)]
+    errors: Any = [{"code": "NodeLost", "message": f"Node {at} is gone.", "details": []} for at in (2, 1)]
     found = verdict.of_job({"executionState": "running", "executionInfo": {"errors": errors}})
     assert (found["cause"], found["evidence"]) == ("running", ["before that: Node 1 is gone."])
 
 
 @pytest.mark.parametrize("code", sorted(causes.CAUSE_OF_CODE))
 def test_every_reason_that_the_client_explains_has_a_cause_and_a_next_step(code: str) -> None:
-    errors = [{"code": code, "message": "x", "details": []}]
+    errors: Any = [{"code": code, "message": "x", "details": []}]
     found = verdict.of_job({"executionState": "failed", "executionInfo": {"errors": errors}})
     assert found["cause"] == causes.CAUSE_OF_CODE[code] and found["next"]
 
@@ -225,7 +226,7 @@ def test_every_reason_that_the_client_explains_has_a_cause_and_a_next_step(code:
     ],
 )
 def test_a_traceback_stands_alone(tail: str, shown: str) -> None:
-    error = {"code": "RankFailed", "message": "x", "details": [{"name": "Tail", "value": tail}]}
+    error: Any = {"code": "RankFailed", "message": "x", "details": [{"name": "Tail", "value": tail}]}
     assert verdict.of_job({"executionState": "failed", "executionInfo": {"errors": [error]}})["tail"] == shown
 
 
@@ -289,7 +290,7 @@ def _luminance(colour: str) -> float:
     ],
 )
 def test_ranks_that_are_gone_after_a_restart_are_told_from_a_lost_node(restarted: str, cause: str) -> None:
-    info = {
+    info: Any = {
         "startTime": "2026-11-28T06:00:00.000Z",
         "endTime": "2026-11-28T06:00:02.000Z",
         "errors": [{"code": "NodeLost", "message": "Node 1 is gone.", "details": []}],

@@ -114,5 +114,5 @@ def refused(place: Place, *volumes: Volume, **more: Any) -> ServiceError:
 
 
 def test_an_option_that_names_no_directory(launch: Callable[..., Any], tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="is no directory"):  # which is how the tests' start says that it ended
+    with pytest.raises(AssertionError, match="is not a directory"):  # which is how the tests' start says that it ended
         launch("--allow-directory", str(tmp_path / "none"))

@@ -1,4 +1,4 @@
-"""Resource Manager as far as Batch AI's users meet it: subscriptions, providers, resource groups, resources."""
+"""The parts of Resource Manager that users of Batch AI need: subscriptions, providers, resource groups, resources."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from batchhvd.service.arm import operations
 from batchhvd.service.description.reader import Reader, Schema, refuse
 from batchhvd.service.http import paging
 from batchhvd.service.http.exchange import Answer, Ask, Handler, Here
-from batchhvd.service.store.records import Record
+from batchhvd.service.store.records import Document, Record
 from batchhvd.wire.facts.identity import SUBSCRIPTION, TENANT
 
 _TAGS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
@@ -26,8 +26,8 @@ _PROVIDERS = {
 }
 
 
-def read(schema: Schema, body: Any) -> Any:
-    """Returns a body as a schema has it.
+def read(schema: Schema, body: object) -> Any:
+    """Returns a body read by a schema.
 
     Raises:
         BadRequestError: 400, with the JSON pointer of the first wrong field.
@@ -42,7 +42,7 @@ def group(here: Here, name: str) -> Record:
     """Returns a resource group.
 
     Raises:
-        NotFoundError: there is none of this name.
+        NotFoundError: there is no group of this name.
     """
     record = here.store.get(f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{name}")
     if record is None:
@@ -56,28 +56,28 @@ def open_group(here: Here, name: str) -> Record:
     """Returns a resource group that takes new resources.
 
     Raises:
-        NotFoundError: there is none of this name.
+        NotFoundError: there is no group of this name.
         ConflictError: it is being deleted.
     """
     record = group(here, name)
     if record.document["properties"]["provisioningState"] == "Deleting":
         raise ConflictError(
-            f"Resource group '{name}' is being deleted; try again when it is gone.",
+            f"Resource group '{name}' is being deleted; try again once it is deleted.",
             code="ResourceGroupBeingDeleted",
         )
     return record
 
 
 def mark_deleting(here: Here, target: Record) -> None:
-    """Writes the wish that a resource and all below it go away, at once or not at all; the scheduler fulfils it."""
+    """Marks a resource and all below it for deletion, all at once or not at all; the scheduler deletes them."""
     with here.store.transaction():
         for record in [target, *here.store.under(target.id)]:
             state = "Deleting" if record.type == "groups" else "deleting"
             here.store.update(record.id, _stamp(state, here.time()))
 
 
-def _stamp(state: str, time: str) -> Callable[[dict[str, Any], dict[str, Any]], None]:
-    def change(document: dict[str, Any], private: dict[str, Any]) -> None:
+def _stamp(state: str, time: str) -> Callable[[Document, Document], None]:
+    def change(document: Document, private: Document) -> None:
         properties = document["properties"]
         properties["provisioningState"] = state
         if "provisioningStateTransitionTime" in properties:
@@ -106,7 +106,7 @@ def put_group(here: Here, ask: Ask) -> Answer:
     return Answer(201, document)
 
 
-def _replace_group(here: Here, old: Record, body: dict[str, Any]) -> Answer:
+def _replace_group(here: Here, old: Record, body: Document) -> Answer:
     if _location(old.document["location"]) != _location(body["location"]):
         raise ConflictError(
             f"Resource group '{old.document['name']}' exists already, in location '{old.document['location']}'.",
@@ -172,27 +172,27 @@ def _by_number(record: Record) -> str:
 
 
 def list_subscriptions(here: Here, ask: Ask) -> Answer:
-    """Lists the one subscription there is."""
+    """Lists the only subscription."""
     return Answer(200, {"value": [_subscription()]})
 
 
 def get_subscription(here: Here, ask: Ask) -> Answer:
-    """Shows the one subscription there is."""
+    """Shows the only subscription."""
     return Answer(200, _subscription())
 
 
 def list_tenants(here: Here, ask: Ask) -> Answer:
-    """Lists the one tenant there is."""
+    """Lists the only tenant."""
     return Answer(200, {"value": [{"id": f"/tenants/{TENANT}", "tenantId": TENANT}]})
 
 
 def list_locations(here: Here, ask: Ask) -> Answer:
-    """Lists one location; every other name does as well."""
+    """Lists one location; any other name works as well."""
     id = f"/subscriptions/{SUBSCRIPTION}/locations/local"
     return Answer(200, {"value": [{"id": id, "name": "local", "displayName": "this machine"}]})
 
 
-def _subscription() -> dict[str, Any]:
+def _subscription() -> Document:
     return {
         "id": f"/subscriptions/{SUBSCRIPTION}",
         "subscriptionId": SUBSCRIPTION,
@@ -205,7 +205,7 @@ def _subscription() -> dict[str, Any]:
 
 
 def list_providers(here: Here, ask: Ask) -> Answer:
-    """Lists the providers that this service speaks for, all registered."""
+    """Lists the providers that this service implements, all registered."""
     return Answer(200, {"value": [_provider(name) for name in _PROVIDERS]})
 
 
@@ -214,10 +214,10 @@ def get_provider(here: Here, ask: Ask) -> Answer:
     for name in _PROVIDERS:
         if name.lower() == ask.names["provider"].lower():
             return Answer(200, _provider(name))
-    raise NotFoundError(f"There is no provider '{ask.names['provider']}' here.", code="InvalidResourceNamespace")
+    raise NotFoundError(f"This service has no provider '{ask.names['provider']}'.", code="InvalidResourceNamespace")
 
 
-def _provider(name: str) -> dict[str, Any]:
+def _provider(name: str) -> Document:
     types = [{"resourceType": type, "locations": ["local"], "apiVersions": []} for type in _PROVIDERS[name]]
     id = f"/subscriptions/{SUBSCRIPTION}/providers/{name}"
     return {"id": id, "namespace": name, "registrationState": "Registered", "resourceTypes": types}

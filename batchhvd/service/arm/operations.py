@@ -1,6 +1,6 @@
-"""Long-running operations: what is asked for now and done by the scheduler a moment later.
+"""Long-running operations: requested now, carried out by the scheduler a moment later.
 
-An operation has no state of its own. It names its target, and how far it is follows from how the target stands, so a
+An operation has no state of its own. It names its target, and its status follows from the state of the target, so a
 restart loses nothing and no two places can disagree.
 """
 
@@ -14,16 +14,16 @@ from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Record
 from batchhvd.wire.facts.identity import SUBSCRIPTION
 
-# Clients sleep this long between two looks. It must be a whole number above zero: 0 means "not given" to azure-core,
-# and azure-cli 2.0.60 fails on a fraction.
+# Seconds that clients sleep between two polls. It must be a whole number above zero: 0 means "not given" to
+# azure-core, and azure-cli 2.0.60 fails on a fraction.
 RETRY_AFTER = "1"
 _KEPT = 86400.0
 
 
 def begin(here: Here, ask: Ask, kind: str, target: Record, location: str = "local") -> Answer:
-    """Records an operation (``"delete"`` or ``"terminate"``) and returns 202 with the two URLs to ask for it.
+    """Records an operation (``"delete"`` or ``"terminate"``) and returns 202 with the two URLs to poll.
 
-    The answer carries ``later``: a scheduler that is done within moments spares the client its first sleep.
+    The answer carries ``later``: if the scheduler finishes within moments, the client is spared its first sleep.
     """
     name = str(uuid.uuid4())
     id = f"/subscriptions/{SUBSCRIPTION}/providers/Microsoft.BatchAI/locations/{location}/operations/{name}"
@@ -80,7 +80,7 @@ def _done(here: Here, record: Record) -> bool:
 
 def _state(here: Here, record: Record) -> str:
     target = here.store.get(record.document["target"])
-    # A target of the same name made since has another number.
+    # A new target of the same name has another number.
     if target is None or target.number != record.document["number"]:
         return "Succeeded"
     if record.document["kind"] == "terminate" and StoredJob.of(target).has_ended:

@@ -1,11 +1,10 @@
-"""Storage accounts: made, listed and given up here; what lies in them is the file service's business."""
+"""Storage accounts: created, listed and deleted here; the file service serves what they hold."""
 
 from __future__ import annotations
 
 import base64
 import re
 import secrets
-from typing import Any
 
 from batchhvd.errors import BadRequestError, ConflictError, NotFoundError
 from batchhvd.service.arm.groups import group, open_group, read
@@ -15,7 +14,8 @@ from batchhvd.service.http.exchange import Answer, Ask, Handler, Here
 from batchhvd.service.store import trash
 from batchhvd.service.store.accounts import find
 from batchhvd.service.store.job import StoredJob
-from batchhvd.service.store.records import Record
+from batchhvd.service.store.records import Document, Record
+from batchhvd.wire.facts.hosts import ACCOUNT_NAME, FILE_DOMAIN
 
 _TAGS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
 _SKU: Schema = {"required": ["name"], "properties": {"name": {"type": "string"}}}
@@ -35,12 +35,12 @@ _KEY: Schema = {
     "properties": {"keyName": {"type": "string", "enum": ["key1", "key2", "kerb1", "kerb2"]}},
 }
 # Source: Azure's rule for account names; the reserved ones are first segments of other paths.
-_NAME = re.compile(r"[a-z0-9]{3,24}")
-RESERVED = frozenset({"subscriptions", "providers", "metadata", "tenants", "adfs", "common", "organizations"})
+_NAME = re.compile(ACCOUNT_NAME)
+_RESERVED = frozenset({"subscriptions", "providers", "metadata", "tenants", "adfs", "common", "organizations"})
 
 
 def put_account(here: Here, ask: Ask) -> Answer:
-    """Creates an account; again with the same place it changes tags only."""
+    """Creates an account; for an account that exists in the same group, changes only its tags."""
     parent = open_group(here, ask.names["group"])
     body, name = read(CREATE, ask.body), ask.names["account"]
     if not valid(name):
@@ -61,7 +61,7 @@ def put_account(here: Here, ask: Ask) -> Answer:
     return Answer(200, shown(record, ask))
 
 
-def _document(here: Here, parent: Record, name: str, body: dict[str, Any]) -> dict[str, Any]:
+def _document(here: Here, parent: Record, name: str, body: Document) -> Document:
     time = here.time()
     return {
         "id": f"{parent.id}/providers/Microsoft.Storage/storageAccounts/{name}",
@@ -86,22 +86,23 @@ def _new_key(name: str) -> dict[str, str]:
     return {"keyName": name, "value": base64.b64encode(secrets.token_bytes(64)).decode(), "permissions": "FULL"}
 
 
-def shown(record: Record, ask: Ask) -> dict[str, Any]:
-    """Returns an account's document with its file endpoint as this client can reach it."""
+def shown(record: Record, ask: Ask) -> Document:
+    """Returns an account's document with the file endpoint that this client can reach."""
     name = record.document["name"]
     local = f"{ask.base}/{name}/"
-    url = f"https://{name}.file.core.windows.net/" if "://management." in ask.base else local
+    url = f"https://{name}.{FILE_DOMAIN}/" if "://management." in ask.base else local
     properties = {**record.document["properties"], "primaryEndpoints": {"file": url}}
     return {**record.document, "properties": properties}
 
 
 def valid(name: str) -> bool:
     """Says whether an account may have this name."""
-    return _NAME.fullmatch(name) is not None and name not in RESERVED
+    return _NAME.fullmatch(name) is not None and name not in _RESERVED
 
 
 def _naming(name: str) -> str:
-    return f"'{name}' is no name for a storage account: 3 to 24 lower-case letters and digits, and not a reserved word"
+    rule = "use 3 to 24 lower-case letters and digits, not a reserved word"
+    return f"'{name}' is not a valid name for a storage account: {rule}"
 
 
 def _taken(name: str) -> str:
@@ -109,10 +110,10 @@ def _taken(name: str) -> str:
 
 
 def account(here: Here, ask: Ask) -> Record:
-    """Returns the account that a path names.
+    """Returns the account named in a path.
 
     Raises:
-        NotFoundError: there is no such group or account.
+        NotFoundError: the group or the account does not exist.
     """
     parent = group(here, ask.names["group"])
     record = here.store.get(f"{parent.id}/providers/Microsoft.Storage/storageAccounts/{ask.names['account']}")
@@ -135,7 +136,7 @@ def list_accounts(here: Here, ask: Ask) -> Answer:
 
 
 def delete_account(here: Here, ask: Ask) -> Answer:
-    """Deletes an account with its shares, at once; 204 where it was not there."""
+    """Deletes an account with its shares, at once; answers 204 if it does not exist."""
     group(here, ask.names["group"])
     try:
         record = account(here, ask)
@@ -157,17 +158,19 @@ def _refuse_in_use(here: Here, record: Record) -> None:
 
 
 def list_keys(here: Here, ask: Ask) -> Answer:
-    """Gives an account's keys."""
+    """Lists an account's keys."""
     return Answer(200, {"keys": account(here, ask).private["keys"]})
 
 
 def regenerate_key(here: Here, ask: Ask) -> Answer:
-    """Replaces one key; what was signed with it is refused from now on."""
+    """Replaces one key; requests signed with the old one are refused from now on."""
     record, name = account(here, ask), read(_KEY, ask.body)["keyName"]
     if name.startswith("kerb"):
-        raise BadRequestError("There are no Kerberos keys here.", code="NotSupported", target="/keyName")
+        raise BadRequestError(
+            "Kerberos keys are not supported; regenerate key1 or key2.", code="NotSupported", target="/keyName"
+        )
 
-    def change(document: dict[str, Any], private: dict[str, Any]) -> None:
+    def change(document: Document, private: Document) -> None:
         private["keys"] = [_new_key(name) if key["keyName"] == name else key for key in private["keys"]]
         document["properties"]["keyCreationTime"][name] = here.time()
 

@@ -18,12 +18,12 @@ from batchhvd.service.mounts import rules as mount_rules
 from batchhvd.service.store.cluster import PrivateClusterFields, StoredCluster
 from batchhvd.service.store.documents import AutoScaleSettings, ClusterProperties, ScaleSettings
 from batchhvd.service.store.records import Document
-from batchhvd.wire.facts.states import AllocationState, DeallocationOption, NodeState
+from batchhvd.wire.facts.states import AllocationState, ClusterNodeState, DeallocationOption
 
 MOST_NODES = 1000
 """How many nodes one cluster may ask for."""
 
-_COUNTS = tuple(f"{state}NodeCount" for state in NodeState)
+_COUNTS = tuple(f"{state}NodeCount" for state in ClusterNodeState)
 # Source: the answers of the published examples, for requests that name no image.
 _IMAGE = {"publisher": "Canonical", "offer": "UbuntuServer", "sku": "16.04-LTS", "version": "latest"}
 

@@ -21,6 +21,7 @@ from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.documents import JobProperties, OutputEntry
 from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Document
+from batchhvd.wire.facts.hosts import FILE_DOMAIN
 from batchhvd.wire.facts.times import write_moment
 
 
@@ -151,5 +152,5 @@ def _show(here: Here, ask: Ask, entry: ListedFile, expiry: float) -> Document:
 def _link(here: Here, ask: Ask, entry: ListedFile, expiry: float) -> str:
     folder, path = entry.folder, posixpath.join(entry.folder.path, entry.name)
     public = "://management." in ask.base
-    start = f"https://{folder.account}.file.core.windows.net" if public else f"{ask.base}/{folder.account}"
+    start = f"https://{folder.account}.{FILE_DOMAIN}" if public else f"{ask.base}/{folder.account}"
     return f"{start}/{folder.share}/{quote(path)}?{here.files.sas(folder.account, folder.share, path, 'r', expiry)}"

@@ -1,4 +1,4 @@
-"""The published description of Batch AI 2018-05-01, read at the start: routes, fields, types, enums, defaults."""
+"""The published description of Batch AI 2018-05-01, read at startup: routes, fields, types, enums, defaults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from attrs import frozen
 
 from batchhvd.errors import BadRequestError
 from batchhvd.service.description.reader import Reader, Schema, refuse
-from batchhvd.service.http.routes import Match, Routes
 
 VERSION = "2018-05-01"
 
@@ -37,36 +36,24 @@ class Operation:
 
     @property
     def body(self) -> Schema | None:
-        """The body's schema, None where it takes none."""
+        """The body's schema, or None if the operation takes no body."""
         return next((parameter["schema"] for parameter in self.parameters if parameter["in"] == "body"), None)
 
 
 class Description:
-    """The description, and what follows from it."""
+    """The description, and the checks that follow from it."""
 
-    def __init__(self, document: Mapping[str, Any]) -> None:
+    def __init__(self, document: Schema) -> None:
         self._document = document
         self.operations: tuple[Operation, ...] = tuple(self._read())
-        # Names are checked with every request, so their patterns are made once.
+        # Names are checked with every request, so their patterns are compiled once.
         self._shapes = {operation.id: tuple(_shapes(operation)) for operation in self.operations}
-        self._routes: Routes[Operation] = Routes()
-        for operation in self.operations:
-            self._routes.add(operation.method, operation.template, operation)
 
     @classmethod
     def published(cls) -> Description:
         """Returns the description that comes with the package."""
         text = files("batchhvd.service.description").joinpath(f"batchai-{VERSION}.json").read_text(encoding="utf-8")
         return cls(json.loads(text))
-
-    def match(self, method: str, path: str) -> Match[Operation]:
-        """Returns the operation that a path asks for; see ``Routes.match`` for what it raises."""
-        return self._routes.match(method, path)
-
-    def definition(self, name: str) -> Schema:
-        """Returns a definition by its name."""
-        schema: Schema = self._document["definitions"][name]
-        return schema
 
     def resolve(self, schema: Schema) -> Schema:
         """Follows a ``$ref`` (one step leads to the definition) and keeps what is said beside it."""
@@ -104,8 +91,8 @@ class Description:
         refuse(reader.problems)
         return result
 
-    def read_body(self, operation: Operation, body: Any) -> tuple[Any, list[str]]:
-        """Returns the body as the description has it, and the pointers of the fields that it does not know.
+    def read_body(self, operation: Operation, body: object) -> tuple[Any, list[str]]:
+        """Returns the body read by the description, and the pointers of the fields that it does not know.
 
         Raises:
             BadRequestError: 400, with the JSON pointer of the first wrong field.

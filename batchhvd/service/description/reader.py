@@ -1,6 +1,6 @@
 """Reads a value by a schema of the published description (Swagger 2.0): required fields, types, enums, defaults.
 
-No client checks what it sends, so this is where a wrong field is met. All problems are collected, each with the JSON
+Clients do not check what they send, so wrong fields are found here. All problems are collected, each with the JSON
 pointer (RFC 6901) of its field.
 """
 
@@ -35,7 +35,7 @@ class Reader:
 
     Attributes:
         resolve: follows a ``$ref``.
-        problems: what was wrong, in the order it was met.
+        problems: what is wrong, in the order of the fields.
         unknown: pointers of the fields that the schema does not have.
     """
 
@@ -43,18 +43,19 @@ class Reader:
     problems: list[Problem] = Factory(list)
     unknown: list[str] = Factory(list)
 
-    def read(self, schema: Schema, value: Any, pointer: str = "") -> Any:
-        """Returns the value as the schema has it: unknown fields and nulls dropped, defaults filled in."""
+    def read(self, schema: Schema, value: object, pointer: str = "") -> Any:
+        """Returns the value with unknown fields and nulls dropped and defaults filled in."""
         schema = self.resolve(schema)
         kind = schema.get("type") or ("object" if "properties" in schema else "")
         read = _READERS.get(kind)
         return read(self, schema, value, pointer) if read else value
 
-    def complain(self, pointer: str, text: str) -> None:
-        """Notes a problem."""
+    def complain(self, pointer: str, text: str) -> object:
+        """Notes a problem, and returns None, which stands for the wrong value."""
         self.problems.append(Problem(pointer, text))
+        return None
 
-    def _object(self, schema: Schema, value: Any, pointer: str) -> Any:
+    def _object(self, schema: Schema, value: object, pointer: str) -> object:
         if not isinstance(value, dict):
             return self.complain(pointer, f"must be an object, not {_kind(value)}")
         properties = schema.get("properties", {})
@@ -71,7 +72,7 @@ class Reader:
         self._complete(schema, result, pointer)
         return result
 
-    def _complete(self, schema: Schema, result: dict[str, Any], pointer: str) -> None:
+    def _complete(self, schema: Schema, result: dict[str, object], pointer: str) -> None:
         for name in needed(schema, self.resolve):
             if name not in result:
                 self.complain(child(pointer, name), "is missing")
@@ -80,12 +81,12 @@ class Reader:
             if default is not None and name not in result:
                 result[name] = default
 
-    def _array(self, schema: Schema, value: Any, pointer: str) -> Any:
+    def _array(self, schema: Schema, value: object, pointer: str) -> object:
         if not isinstance(value, list):
             return self.complain(pointer, f"must be a list, not {_kind(value)}")
         return [self.read(schema["items"], part, f"{pointer}/{index}") for index, part in enumerate(value)]
 
-    def _integer(self, schema: Schema, value: Any, pointer: str) -> Any:
+    def _integer(self, schema: Schema, value: object, pointer: str) -> object:
         if not isinstance(value, int) or isinstance(value, bool):
             return self.complain(pointer, f"must be a whole number, not {_kind(value)}")
         low, high = _RANGES[schema.get("format", "int64")]
@@ -94,7 +95,7 @@ class Reader:
             self.complain(pointer, f"must be from {low} to {high}, not {value}")
         return value
 
-    def _string(self, schema: Schema, value: Any, pointer: str) -> Any:
+    def _string(self, schema: Schema, value: object, pointer: str) -> object:
         if not isinstance(value, str):
             return self.complain(pointer, f"must be text, not {_kind(value)}")
         if "enum" in schema:
@@ -108,20 +109,20 @@ class Reader:
             self.complain(pointer, f"must match {schema['pattern']}")
         return value
 
-    def _choice(self, choices: list[str], value: str, pointer: str) -> Any:
+    def _choice(self, choices: list[str], value: str, pointer: str) -> object:
         for choice in choices:
             if choice.lower() == value.lower():
                 return choice
         return self.complain(pointer, f"must be one of {', '.join(choices)}")
 
-    def _duration(self, value: str, pointer: str) -> Any:
+    def _duration(self, value: str, pointer: str) -> object:
         length = read_duration(value)
         if length is None or length <= timedelta(0):
             return self.complain(pointer, "must be a duration above zero such as PT2H or P7D")
         return write_duration(length)
 
 
-_READERS: dict[str, Callable[[Reader, Schema, Any, str], Any]] = {
+_READERS: dict[str, Callable[[Reader, Schema, object, str], object]] = {
     "object": Reader._object,
     "array": Reader._array,
     "integer": Reader._integer,
@@ -132,7 +133,7 @@ _READERS: dict[str, Callable[[Reader, Schema, Any, str], Any]] = {
 def needed(schema: Schema, resolve: Callable[[Schema], Schema]) -> list[str]:
     """Returns the names of an object's required fields.
 
-    The description does not mark ``properties`` as required even where fields inside it are; then it is.
+    The description does not mark ``properties`` as required even if fields inside it are; here it is then.
     """
     names = list(schema.get("required", ()))
     inner = schema.get("properties", {}).get("properties")
@@ -141,8 +142,8 @@ def needed(schema: Schema, resolve: Callable[[Schema], Schema]) -> list[str]:
     return names
 
 
-def default_of(schema: Schema) -> Any:
-    """Returns a field's default, None where it has none; durations in ISO 8601, which is what clients read."""
+def default_of(schema: Schema) -> object:
+    """Returns a field's default, or None if it has none; durations in ISO 8601, which is what clients read."""
     default = schema.get("default")
     if default is not None and schema.get("format") == "duration":
         length = read_duration(default)
@@ -151,7 +152,7 @@ def default_of(schema: Schema) -> Any:
 
 
 def refuse(problems: list[Problem]) -> None:
-    """Raises for the first problem, with all of them as details; does nothing where there are none.
+    """Raises for the first problem, with all of them as details; does nothing if there are none.
 
     Raises:
         BadRequestError: 400, the target is the JSON pointer of the first wrong field.
@@ -169,7 +170,7 @@ def refuse(problems: list[Problem]) -> None:
     )
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     names = {
         dict: "an object",
         list: "a list",

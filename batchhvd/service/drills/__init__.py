@@ -1,4 +1,4 @@
-"""Fire drills: small faults done to a running task on purpose, to see that it survives them as it should.
+"""Fire drills: small faults injected into a running task on purpose, to see that it survives them as it should.
 
 Each takes the task's folder (``find`` gives that of a job) and does to real processes what an accident would. They are
 for the processes engine, whose nodes are processes of this machine.
@@ -12,13 +12,31 @@ import resource
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from batchhvd.errors import EngineError, NotFoundError
 from batchhvd.service.drills.throttle import Throttle
 from batchhvd.service.files.disk.sidecar import Sidecar
 from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Store
+
+
+class _Process(TypedDict):
+    pid: int
+
+
+class _RankRecord(_Process):
+    rank: int
+    ended: float | None
+
+
+class _NodeRecord(_Process):
+    """What the runner of a node writes about it, as far as drills read it."""
+
+    index: int
+    state: str
+    guard: _Process
+    ranks: list[_RankRecord]
 
 
 def find(root: Path, job: str) -> Path:
@@ -43,24 +61,24 @@ def find(root: Path, job: str) -> Path:
 
 
 def evict(folder: Path, node: int) -> None:
-    """Takes node ``node`` (from 0) away, as a power cut would: its runner and all that runs there die at once."""
+    """Evicts node ``node`` (counted from 0), as a power cut would: its runner and all that runs there die at once."""
     record = _record(folder, node)
     for pid in (record["guard"]["pid"], record["pid"], *_below(folder, node)):
         _send(pid, signal.SIGKILL)
 
 
 def kill_runner(folder: Path, node: int) -> None:
-    """Kills the runner of a node and nothing else."""
+    """Kills only the runner of a node."""
     _send(_record(folder, node)["pid"], signal.SIGKILL)
 
 
 def kill_rank(folder: Path, rank: int, number: int = signal.SIGKILL) -> None:
-    """Sends a signal to a rank, SIGKILL where no other is given."""
+    """Sends a signal to a rank, SIGKILL by default."""
     _send(_rank(folder, rank), number)
 
 
 def freeze_rank(folder: Path, rank: int) -> None:
-    """Stops a rank without ending it, as a hanging disk would."""
+    """Suspends a rank without ending it, as a hanging disk would."""
     kill_rank(folder, rank, signal.SIGSTOP)
 
 
@@ -78,7 +96,7 @@ def break_mount(folder: Path, path: str) -> None:
 
 
 def mend_mount(folder: Path, path: str) -> None:
-    """Makes a broken mount whole again."""
+    """Repairs a broken mount."""
     link = folder / "mounts" / path
     link.with_name(f".{link.name}.aside").replace(link)
 
@@ -101,7 +119,7 @@ def slow_mount(folder: Path, rate: float) -> Throttle:
 def fill(folder: Path, size: int = 0) -> None:
     """Makes every write of the task's processes fail that would let a file grow beyond ``size`` bytes (Linux).
 
-    It is what a share without space left looks like, but for the error's name (EFBIG), and it harms no disk. For what
+    This is how a full share looks, except for the error's name (EFBIG), and it harms no disk. For what
     comes over the wire see ``fill_share``.
     """
     for record in _records(folder):
@@ -128,7 +146,7 @@ def fill_share(root: Path, account: str, share: str, size: int = 0) -> None:
 
 
 def free_share(root: Path, account: str, share: str) -> None:
-    """Takes back what ``fill_share`` did.
+    """Undoes ``fill_share``.
 
     Raises:
         NotFoundError: there is no such share.
@@ -137,7 +155,7 @@ def free_share(root: Path, account: str, share: str) -> None:
 
 
 def stop_service(root: Path, number: int = signal.SIGTERM) -> None:
-    """Ends the service of a root with a signal; what it runs goes on."""
+    """Ends the service of a root with a signal; its jobs go on."""
     try:
         pid = json.loads((root / "service.json").read_text(encoding="utf-8"))["pid"]
     except FileNotFoundError:
@@ -157,9 +175,9 @@ def _set_limit(root: Path, account: str, share: str, size: int | None) -> None:
         notes.close()
 
 
-def _record(folder: Path, node: int) -> dict[str, Any]:
+def _record(folder: Path, node: int) -> _NodeRecord:
     try:
-        record: dict[str, Any] = json.loads((folder / f"node-{node}.json").read_text(encoding="utf-8"))
+        record: _NodeRecord = json.loads((folder / f"node-{node}.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise EngineError(f"node {node} of {folder} has not begun", engine="processes") from None
     if record["state"] == "ended":
@@ -167,7 +185,7 @@ def _record(folder: Path, node: int) -> dict[str, Any]:
     return record
 
 
-def _records(folder: Path) -> Iterator[dict[str, Any]]:
+def _records(folder: Path) -> Iterator[_NodeRecord]:
     """Yields the records of the nodes that have begun and not ended."""
     for path in sorted(folder.glob("node-*.json")):
         record = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Holds processes back to what a slow disk would let them read and write (Linux)."""
+"""Slows processes down to what a slow disk would let them read and write (Linux)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
-_STEP = 0.02  # seconds between two looks
+_STEP = 0.02  # seconds between two measurements
 
 
 class Throttle:
@@ -21,10 +20,10 @@ class Throttle:
     """
 
     def __init__(self, pids: Callable[[], Iterable[int]], rate: float) -> None:
-        """Makes it.
+        """Creates a throttle.
 
         Args:
-            pids: says which processes; asked at each look.
+            pids: says which processes; called for each measurement.
             rate: bytes a second that each of them may move.
         """
         self._pids, self._rate = pids, rate
@@ -40,7 +39,7 @@ class Throttle:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         """Ends, and lets all go on."""
         self._stop.set()
         self._thread.join()
@@ -75,7 +74,7 @@ class Throttle:
 
 
 def _moved(pid: int) -> int:
-    """Returns how many bytes a process has read and written since it began, 0 where that is not known (any more)."""
+    """Returns how many bytes a process has read and written since it began, 0 if that is not known (any more)."""
     try:
         lines = Path("/proc", str(pid), "io").read_text(encoding="ascii").splitlines()
     except OSError:

@@ -1,18 +1,17 @@
-"""Which operation a request means, and what permission it takes."""
+"""Finds the operation that a request asks for, and the permission that it takes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from batchhvd.service.files.disk.disk import Disk
-from batchhvd.service.files.operations import copy as move
-from batchhvd.service.files.operations import directory, file, service, share
-from batchhvd.service.files.operations import range as range_
-from batchhvd.service.files.protocol.refusal import refuse
-from batchhvd.service.files.protocol.request import Request
-from batchhvd.service.files.protocol.response import Answer
+from batchhvd.service.files.operations import copy, directory, file, range, rename, service, share
+from batchhvd.service.files.protocol.gate import Gate
+from batchhvd.service.files.protocol.refusal import refusal
+from batchhvd.service.files.protocol.request import Request, Target
+from batchhvd.service.files.protocol.response import Response
 from batchhvd.service.files.protocol.sas import Grant
 
 
@@ -28,22 +27,43 @@ class Action:
         brief: whether it is over in a moment unless it has a large body or raises ``TakesLong``.
     """
 
-    run: Callable[[Disk, Request], Answer]
+    run: Callable[[Disk, Request], Response]
     level: str
     letters: str
     manages: bool = False
     brief: bool = False
 
     def check(self, grant: Grant) -> None:
-        """Refuses what a link does not permit."""
+        """Refuses a request that the link does not permit."""
         if grant.letters is None:
             return
         if self.level not in grant.levels:
-            raise refuse("AuthorizationResourceTypeMismatch")
+            raise refusal("AuthorizationResourceTypeMismatch")
         if (self.manages and not grant.manages) or not set(self.letters) & set(grant.letters):
-            raise refuse("AuthorizationPermissionMismatch")
+            raise refusal("AuthorizationPermissionMismatch")
 
 
+@frozen
+class Permit:
+    """What a request may do.
+
+    Attributes:
+        action: the operation.
+        source: what a copy or rename takes, or None.
+        may_replace: whether a file that exists may be replaced.
+    """
+
+    action: Action
+    source: Target | None
+    may_replace: bool
+
+    def complete(self, request: Request, body: tuple[bytes, ...]) -> Request:
+        """Returns a request with its body and with what it may use."""
+        hurried = self.action.brief and sum(map(len, body)) <= _BRIEF
+        return evolve(request, body=body, source=self.source, may_replace=self.may_replace, hurried=hurried)
+
+
+_BRIEF = 1 << 16  # bytes of a body that are written while others wait: handing them to a thread takes longer
 _Key = tuple[str, str, str]  # method, restype, comp
 
 _ACCOUNT: dict[_Key, Action] = {
@@ -69,7 +89,7 @@ _DIRECTORY: dict[_Key, Action] = {
     ("PUT", "directory", "metadata"): Action(directory.set_metadata, "d", "w"),
     ("PUT", "directory", "properties"): Action(directory.set_properties, "d", "w"),
     ("GET", "directory", "list"): Action(directory.list_entries, "c", "l"),
-    ("PUT", "directory", "rename"): Action(move.rename, "d", "cw"),
+    ("PUT", "directory", "rename"): Action(rename.rename, "d", "cw"),
 }
 _FILE: dict[_Key, Action] = {
     ("PUT", "", ""): Action(file.create, "o", "cw", brief=True),
@@ -80,20 +100,28 @@ _FILE: dict[_Key, Action] = {
     ("HEAD", "", "metadata"): Action(file.read_metadata, "o", "r"),
     ("PUT", "", "metadata"): Action(file.set_metadata, "o", "w"),
     ("PUT", "", "properties"): Action(file.set_properties, "o", "w"),
-    ("PUT", "", "range"): Action(range_.put, "o", "w", brief=True),
-    ("GET", "", "rangelist"): Action(range_.list_ranges, "o", "r"),
-    ("PUT", "", "rename"): Action(move.rename, "o", "cw"),
-    ("PUT", "", "copy"): Action(move.abort_copy, "o", "w"),
+    ("PUT", "", "range"): Action(range.put, "o", "w", brief=True),
+    ("GET", "", "rangelist"): Action(range.list_ranges, "o", "r"),
+    ("PUT", "", "rename"): Action(rename.rename, "o", "cw"),
+    ("PUT", "", "copy"): Action(copy.abort, "o", "w"),
     ("GET", "", "listhandles"): Action(service.list_handles, "c", "l"),
     ("PUT", "", "forceclosehandles"): Action(service.close_handles, "o", "w"),
 }
-_COPY = Action(move.copy, "o", "cw")
-_RANGE_FROM_URL = Action(move.put_from_url, "o", "w")
+_COPY = Action(copy.copy, "o", "cw")
+_RANGE_FROM_URL = Action(copy.put_from_url, "o", "w")
+
+
+def admit(gate: Gate, request: Request) -> Permit:
+    """Returns the operation that a request asks for and what it may use; refuses a request that may not do it."""
+    grant = gate.grant(request)
+    action = find(request)
+    action.check(grant)
+    return Permit(action, gate.source(request, grant), grant.letters is None or "w" in grant.letters)
 
 
 def find(request: Request) -> Action:
-    """Returns the operation that a request means; refuses it where there is none such."""
-    _refuse_unspoken(request)
+    """Returns the operation that a request asks for; refuses the request if there is none."""
+    _refuse_unsupported(request)
     key = request.method, request.query.get("restype", "").lower(), request.query.get("comp", "").lower()
     if (
         request.target.names
@@ -104,7 +132,7 @@ def find(request: Request) -> Action:
     for table in _tables(request):
         if key in table:
             return table[key]
-    raise refuse("UnsupportedHttpVerb" if not key[1] and not key[2] else "NotImplemented")
+    raise refusal("UnsupportedHttpVerb" if not key[1] and not key[2] else "NotImplemented")
 
 
 def _tables(request: Request) -> tuple[dict[_Key, Action], ...]:
@@ -113,8 +141,8 @@ def _tables(request: Request) -> tuple[dict[_Key, Action], ...]:
     return (_SHARE, _DIRECTORY) if not request.target.names else (_DIRECTORY, _FILE)
 
 
-def _refuse_unspoken(request: Request) -> None:
+def _refuse_unsupported(request: Request) -> None:
     if request.query.get("sharesnapshot") or request.query.get("prevsharesnapshot"):
-        raise refuse("ShareSnapshotNotFound")
+        raise refusal("ShareSnapshotNotFound")
     if "x-ms-structured-body" in request.headers:
-        raise refuse("NotImplemented", "Bodies in checked segments (CRC64) are not spoken; ask for MD5.")
+        raise refusal("NotImplemented", "Structured bodies (CRC64) are not supported; use MD5.")

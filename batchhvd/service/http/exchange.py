@@ -1,4 +1,4 @@
-"""What the service's parts hand to each other: a request that was read, the answer to it, and where they act."""
+"""What the service's parts pass to each other: a request that was read, the answer to it, and their context."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from attrs import field, frozen
+from starlette.types import Receive, Scope, Send
 
 from batchhvd.errors import BadRequestError
 from batchhvd.service.store.records import Record, Store
 
-Document = dict[str, Any]
-
 
 class FileService(Protocol):
-    """What the control plane asks of the Azure Files data plane."""
+    """What the control plane needs of the Azure Files data plane."""
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one HTTP request (ASGI)."""
 
     def sas(self, account: str, share: str, path: str, permission: str, expiry: float) -> str:
         """Returns the query string that opens one file until ``expiry``, in seconds since 1970."""
 
     def directory(self, account: str, share: str) -> Path | None:
-        """Returns the directory of a share, or None where there is no such share."""
+        """Returns the directory of a share, or None if the share does not exist."""
 
 
 @frozen
@@ -83,10 +82,10 @@ class Ask:
 
 @frozen
 class Answer:
-    """What goes back: a status, a JSON body (None for none; bytes go as they are) and headers.
+    """What the service sends back: a status, a JSON body (None for none; bytes go as they are) and headers.
 
     Attributes:
-        later: where the work goes on elsewhere, a function that gives the final answer once there is one, else None.
+        later: if the work goes on elsewhere, a function that returns the final answer once there is one, else None.
     """
 
     status: int = 200
@@ -123,11 +122,11 @@ def read_json(body: bytes) -> Any:
     return value
 
 
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")
 
 
-def _texts(value: Any) -> str:
+def _texts(value: object) -> str:
     if isinstance(value, dict):
         return "".join(map(_texts, [*value, *value.values()]))
     if isinstance(value, list):

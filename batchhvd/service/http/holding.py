@@ -1,9 +1,9 @@
-"""Holds an answer without news back until there is news, for clients that ask for it: one request instead of many.
+"""Holds back an answer without news until there is news, for clients that ask for it: one request instead of many.
 
 An extension of this service, switched on by a request's header; nothing else changes its behaviour.
 
     x-batchhvd-wait: SECONDS   hold the answer for so long at most; 0 asks for the answer at once, with its tag
-    x-batchhvd-unless: TAG     an answer with this tag is no news; so is one for a range behind a file's end (416)
+    x-batchhvd-unless: TAG     an answer with this tag is no news; nor is one for a range past a file's end (416)
     x-batchhvd-job: ID         the end of this job is news as well
 
     x-batchhvd-held: 1         in the answer: the service has understood
@@ -16,34 +16,37 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
 
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Store
 
 LONGEST = 60.0
-"""Seconds that no answer is held longer than: a connection that is silent for longer may be dropped on its way."""
+"""The longest time in seconds for which an answer is held: a connection that is silent for longer may be dropped."""
 
 LARGEST = 64 * 1024
 """Bytes of a request's body that are kept to ask again with; a request with more is passed on and not held."""
 
 _STEP = 0.05
 _LINK = re.compile(rb'\?[^"\s]*"')  # signed links differ in each answer
+Gone = asyncio.Future[Message]  # the message that says that the client has left
 
 
 class Holding:
     """An ASGI application around another one."""
 
-    def __init__(self, app: Any, ended: Callable[[str], bool], closing: Callable[[], bool] = lambda: False) -> None:
-        """Makes it.
+    def __init__(self, app: ASGIApp, ended: Callable[[str], bool], closing: Callable[[], bool] = lambda: False) -> None:
+        """Creates it.
 
         Args:
             app: what answers.
-            ended: whether the job with an id has ended, or is gone.
+            ended: whether the job with an id has ended or was deleted.
             closing: whether the service is about to end, so that nothing is held any more.
         """
         self._app, self._ended, self._closing = app, ended, closing
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope.get("headers") or ()}
         wait = _seconds(headers.get("x-batchhvd-wait", ""))
@@ -51,7 +54,7 @@ class Holding:
             await self._app(scope, receive, send)
             return
         body, whole = await _body(receive)
-        if not whole:  # its sender may be anybody: the application looks at the token before it reads on
+        if not whole:  # its sender may be anyone: the application checks the token before it reads on
             await self._app(scope, _joined(body, receive), send)
             return
         gone = asyncio.ensure_future(receive())  # from here on it only says that the client has left
@@ -61,13 +64,19 @@ class Holding:
             gone.cancel()
 
     async def _hold(
-        self, scope: Any, body: bytes, send: Any, headers: Mapping[str, str], wait: float, gone: asyncio.Future[Any]
+        self,
+        scope: Scope,
+        body: bytes,
+        send: Send,
+        headers: Mapping[str, str],
+        wait: float,
+        gone: Gone,
     ) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait
         job = headers.get("x-batchhvd-job", "")
         while not gone.done():
-            # Asked before the look, so that what the job wrote last is in the answer that its end lets go.
+            # Asked before the look, so that what the job wrote last is in the answer that its end releases.
             over = bool(job and self._ended(job)) or self._closing() or loop.time() >= deadline
             answer = _Answer(send, headers.get("x-batchhvd-unless", ""), hold=not over)
             await self._app(dict(scope), _replay(body, gone), answer)
@@ -77,11 +86,11 @@ class Holding:
 
 
 def job_over(store: Store) -> Callable[[str], bool]:
-    """Returns what says of a job's id whether the job has ended, or is gone."""
+    """Returns a function that says for a job's id whether the job has ended or was deleted."""
 
     def over(id: str) -> bool:
         record = store.get(id)
-        return record is None or record.document.get("properties", {}).get("executionState") in ("succeeded", "failed")
+        return record is None or (record.type == "jobs" and StoredJob.of(record).has_ended)
 
     return over
 
@@ -89,14 +98,14 @@ def job_over(store: Store) -> Callable[[str], bool]:
 class _Answer:
     """Takes the messages of an answer and passes them on, unless there is no news in them."""
 
-    def __init__(self, send: Any, unless: str, hold: bool) -> None:
+    def __init__(self, send: Send, unless: str, hold: bool) -> None:
         self._send, self._unless, self._hold = send, unless, hold
-        self._start: dict[str, Any] = {}
+        self._start: Message = {}
         self._body = b""
         self._passing = False
         self.withheld = False
 
-    async def __call__(self, message: Any) -> None:
+    async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             await self._begin(message)
         elif self._passing:
@@ -106,11 +115,11 @@ class _Answer:
             if not message.get("more_body"):
                 await self._finish()
 
-    async def _begin(self, message: Any) -> None:
+    async def _begin(self, message: Message) -> None:
         self._start = {**message, "headers": [*message["headers"], (b"x-batchhvd-held", b"1")]}
         if message["status"] == 416 and self._hold:
             self.withheld = True
-        elif not _is_json(message):  # a file, of any size: it goes through as it comes
+        elif not _is_json(message):  # a file of any size: passed on as it comes
             self._passing = True
             await self._send(self._start)
 
@@ -124,34 +133,34 @@ class _Answer:
         await self._send({"type": "http.response.body", "body": self._body})
 
 
-def _is_json(start: Any) -> bool:
+def _is_json(start: Message) -> bool:
     return any(
         name.lower() == b"content-type" and value.startswith(b"application/json") for name, value in start["headers"]
     )
 
 
-def _replay(body: bytes, gone: asyncio.Future[Any]) -> Any:
+def _replay(body: bytes, gone: Gone) -> Receive:
     """Returns what stands for ``receive``: the body that was read once, then the client's leaving."""
     messages = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def receive() -> Any:
+    async def receive() -> Message:
         return messages.pop() if messages else await asyncio.shield(gone)
 
     return receive
 
 
-def _joined(body: bytes, receive: Any) -> Any:
+def _joined(body: bytes, receive: Receive) -> Receive:
     """Returns what stands for ``receive``: the beginning of a body that was read already, then what follows."""
     messages = [{"type": "http.request", "body": body, "more_body": True}]
 
-    async def both() -> Any:
+    async def both() -> Message:
         return messages.pop() if messages else await receive()
 
     return both
 
 
-async def _body(receive: Any) -> tuple[bytes, bool]:
-    """Returns a request's body and whether that is all of it; reading stops where it is too large to be held."""
+async def _body(receive: Receive) -> tuple[bytes, bool]:
+    """Returns a request's body and whether that is all of it; reading stops once it is too large to be held."""
     body, more = b"", True
     while more and len(body) <= LARGEST:
         message = await receive()
@@ -161,5 +170,5 @@ async def _body(receive: Any) -> tuple[bytes, bool]:
 
 
 def _seconds(text: str) -> float | None:
-    """Returns the seconds of a header; None where it is absent or no number."""
+    """Returns the seconds of a header; None if it is absent or not a number."""
     return min(float(text), LONGEST) if re.fullmatch(r"\d{1,6}(\.\d{1,6})?", text) else None

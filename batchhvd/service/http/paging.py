@@ -1,16 +1,16 @@
-"""Lists in pages: at most ``maxresults`` items, and where to ask for the next ones."""
+"""Lists in pages: at most ``maxresults`` items, and the link to the next page."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import urlencode
 
 from batchhvd.errors import BadRequestError
 from batchhvd.service.http.exchange import Answer, Ask
-from batchhvd.service.store.records import Record
+from batchhvd.service.store.records import Document, Record
 
 TOKEN = "$skiptoken"
 T = TypeVar("T")
@@ -19,7 +19,7 @@ T = TypeVar("T")
 def records(
     ask: Ask,
     fetch: Callable[[int, int], Sequence[Record]],
-    show: Callable[[Record], Any] = lambda record: record.document,
+    show: Callable[[Record], object] = lambda record: record.document,
 ) -> Answer:
     """Returns one page of resources in the order they were made; what is made meanwhile comes on the last page.
 
@@ -29,7 +29,7 @@ def records(
         show: what of a resource the page holds.
 
     Raises:
-        BadRequestError: 400, the query's token or number is none.
+        BadRequestError: 400, the query's token or number is invalid.
     """
     most, after = _most(ask), _after(ask)
     if after and not (after.isascii() and after.isdigit() and len(after) < 19):
@@ -38,18 +38,18 @@ def records(
     return _page(ask, found, most, lambda record: str(record.number), show)
 
 
-def page(ask: Ask, items: Sequence[T], key: Callable[[T], str], show: Callable[[T], Any]) -> Answer:
+def page(ask: Ask, items: Sequence[T], key: Callable[[T], str], show: Callable[[T], object]) -> Answer:
     """Returns one page of items that are sorted by ``key``.
 
     Raises:
-        BadRequestError: 400, the query's token or number is none.
+        BadRequestError: 400, the query's token or number is invalid.
     """
     most, after = _most(ask), _after(ask)
     return _page(ask, [item for item in items if not after or key(item) > after], most, key, show)
 
 
-def _page(ask: Ask, rest: Sequence[T], most: int, key: Callable[[T], str], show: Callable[[T], Any]) -> Answer:
-    body: dict[str, Any] = {"value": [show(item) for item in rest[:most]]}
+def _page(ask: Ask, rest: Sequence[T], most: int, key: Callable[[T], str], show: Callable[[T], object]) -> Answer:
+    body: Document = {"value": [show(item) for item in rest[:most]]}
     if len(rest) > most:
         body["nextLink"] = _next(ask, key(rest[most - 1]))
     return Answer(200, body)
@@ -70,7 +70,9 @@ def _after(ask: Ask) -> str:
 
 
 def _no_token() -> BadRequestError:
-    return BadRequestError(f"{TOKEN} is none that this service gave out.", code="InvalidField", target=TOKEN)
+    return BadRequestError(
+        f"{TOKEN} was not given out by this service; follow nextLink as it is.", code="InvalidField", target=TOKEN
+    )
 
 
 def _next(ask: Ask, last: str) -> str:

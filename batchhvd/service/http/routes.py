@@ -1,4 +1,4 @@
-"""Finds what a path asks for: templates such as ``/subscriptions/{id}`` as a tree, without regard to case."""
+"""Finds what a path leads to: templates such as ``/subscriptions/{id}`` as a tree, case-insensitive."""
 
 from __future__ import annotations
 
@@ -65,9 +65,11 @@ class Routes(Generic[T]):
         methods = sorted({known for node, _ in nodes for known in node.targets})
         if methods:
             raise BadRequestError(
-                f"{method} is not possible here; {', '.join(methods)} is.", status=405, code="MethodNotAllowed"
+                f"{method} is not allowed at this path; allowed: {', '.join(methods)}.",
+                status=405,
+                code="MethodNotAllowed",
             )
-        raise NotFoundError(f"Nothing is at {path}.", code="InvalidResourcePath")
+        raise NotFoundError(f"There is no resource at {path}.", code="InvalidResourcePath")
 
 
 def segments(path: str) -> list[str]:

@@ -1,15 +1,15 @@
-"""Bearer tokens: the token endpoints give one for the service's own secret, and nothing else is accepted."""
+"""Bearer tokens: the token endpoints issue one for the service's own secret, and nothing else is accepted."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping
-from typing import Any
 from urllib.parse import parse_qs
 
 from attrs import field, frozen
 
+from batchhvd.errors import AccessDeniedError
 from batchhvd.service.http.exchange import Answer
 from batchhvd.wire.facts.identity import TENANT
 
@@ -18,7 +18,7 @@ LIFETIME = 86400
 
 @frozen
 class Tokens:
-    """Gives out tokens and checks them; keeps nothing, so that tokens outlive a restart.
+    """Issues tokens and checks them; keeps nothing, so that tokens outlive a restart.
 
     Attributes:
         secret: the content of the file ``token``.
@@ -42,6 +42,17 @@ class Tokens:
             return False
         return hmac.compare_digest(signature.encode(), self._sign(int(text)).encode()) and int(text) > self.now()
 
+    def check(self, authorization: str) -> None:
+        """Checks an Authorization header.
+
+        Raises:
+            AccessDeniedError: 401, it carries no token that opens the service.
+        """
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not self.accepts(token.strip()):
+            text = "This request has no valid token: send the content of the service's file 'token' as bearer token."
+            raise AccessDeniedError(text, status=401, code="AuthenticationFailed")
+
     def _sign(self, ends: int) -> str:
         return hmac.new(self.secret.encode(), f"bearer until {ends}".encode(), hashlib.sha256).hexdigest()
 
@@ -60,7 +71,7 @@ def grant(tokens: Tokens, body: bytes, version: int) -> Answer:
 
 
 def configuration(base: str, tenant: str) -> Answer:
-    """Answers where the endpoints of a tenant are (OpenID Connect Discovery, as far as clients read it)."""
+    """Answers with the endpoints of a tenant (those parts of OpenID Connect Discovery that clients read)."""
     body = {
         "token_endpoint": f"{base}/{tenant}/oauth2/v2.0/token",
         "authorization_endpoint": f"{base}/{tenant}/oauth2/v2.0/authorize",
@@ -72,7 +83,7 @@ def configuration(base: str, tenant: str) -> Answer:
 
 
 def discovery(base: str) -> Answer:
-    """Answers which hosts are one authority: this one alone (as MSAL asks before it trusts a host)."""
+    """Answers which hosts are one authority: only this one (MSAL asks before it trusts a host)."""
     host = base.partition("://")[2]
     body = {
         "tenant_discovery_endpoint": f"{base}/{TENANT}/v2.0/.well-known/openid-configuration",
@@ -82,7 +93,7 @@ def discovery(base: str) -> Answer:
     return Answer(200, body)
 
 
-def _granted(tokens: Tokens, form: Mapping[str, str], version: int) -> dict[str, Any]:
+def _granted(tokens: Tokens, form: Mapping[str, str], version: int) -> dict[str, object]:
     token, ends = tokens.issue()
     if version == 2:
         return {"token_type": "Bearer", "expires_in": LIFETIME, "ext_expires_in": LIFETIME, "access_token": token}

@@ -21,6 +21,7 @@ from batchhvd.service.store.documents import (
     UnmanagedFileSystem,
     Variable,
 )
+from batchhvd.wire.facts.hosts import FILE_DOMAIN
 
 _NO_BLOBS = "is not supported: there are no blob containers here; use azureFileShares"
 _NO_VAULT = "is not supported: there is no key vault here; give the value itself"
@@ -56,7 +57,7 @@ def _share_problems(here: Here, entry: AzureFileShare, at: str) -> list[Problem]
 def _url_problems(here: Here, account: str, url: str, at: str) -> list[Problem]:
     found = mounts.share_of(url, account)
     if found is None:
-        return [Problem(at, f"must be https://{account}.file.core.windows.net/SHARE, not {url.partition('?')[0]}")]
+        return [Problem(at, f"must be https://{account}.{FILE_DOMAIN}/SHARE, not {url.partition('?')[0]}")]
     share, directory = found
     folder = here.files.directory(account, share)
     if folder is None:

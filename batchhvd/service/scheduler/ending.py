@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from batchhvd.engines.base import Status
+from batchhvd.engines.base import Status, StopReason, TaskState
 from batchhvd.service.scheduler import task
 from batchhvd.service.store import documents
 from batchhvd.service.store.cluster import StoredCluster
@@ -52,9 +52,10 @@ def error(ending: str, job: StoredJob) -> ErrorDocument:
 
 def may_retry(job: StoredJob, cluster: StoredCluster | None, status: Status) -> bool:
     """Says whether a run that failed is started again: an eviction always, else as often as the job allows."""
-    if status.reason not in ("node", "rank") and status.state != "lost":
+    gone = status.reason == StopReason.NODE or status.state == TaskState.LOST
+    if not gone and status.reason != StopReason.RANK:
         return False
     asked = task.retries(job.properties)
-    evicted = cluster is not None and cluster.is_low_priority and (status.reason == "node" or status.state == "lost")
+    evicted = cluster is not None and cluster.is_low_priority and gone
     allowed = asked if asked is not None else _EVICTIONS if evicted else 0
     return len(job.history) < allowed

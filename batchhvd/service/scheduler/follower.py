@@ -9,7 +9,7 @@ from pathlib import Path
 
 from attrs import Factory, frozen
 
-from batchhvd.engines.base import ENDED, Status
+from batchhvd.engines.base import ENDED, Status, StopReason, TaskState
 from batchhvd.service.mounts.links import MountError
 from batchhvd.service.scheduler import ending, manifest, nodes, outcome, task, transition
 from batchhvd.service.scheduler.ending import Ending
@@ -54,7 +54,7 @@ class JobFollower:
             if ending.of(job, cluster):
                 self.starter.engine.cancel(job.handle)
             return self._note(job, status, now)
-        if status.state == "succeeded":
+        if status.state == TaskState.SUCCEEDED:
             return self._seal(job, cluster, status, now)
         return self._fail(job, cluster, status, now)
 
@@ -92,7 +92,7 @@ class JobFollower:
     def _fail(self, job: StoredJob, cluster: StoredCluster | None, status: Status, now: float) -> StoredJob:
         why, attempt = ending.of(job, cluster), job.attempt + status.attempt - 1  # the engine may have started it again
         error = outcome.error(status, attempt=attempt, path=task.script_of(job.properties))
-        if status.reason == "node":
+        if status.reason == StopReason.NODE:
             self._node_lost(cluster, status.node)
         if why == Ending.REQUEUED:
             left = documents.error(Code.NODE_LOST, "Its nodes left the cluster.", Attempt=str(attempt))

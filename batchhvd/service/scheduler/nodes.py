@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 from batchhvd.service.store import documents
 from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.documents import ErrorDocument
-from batchhvd.wire.facts.states import AllocationState, DeallocationOption, NodeState
+from batchhvd.wire.facts.states import AllocationState, ClusterNodeState, DeallocationOption
 from batchhvd.wire.facts.times import write_moment
 
 IDLE_SECONDS = 60.0  # how long an automatically scaled cluster keeps an idle node
@@ -227,7 +227,7 @@ def free(cluster: StoredCluster, busy: set[str]) -> list[str]:
 
 def counted(cluster: StoredCluster, busy: set[str], now: float) -> StoredCluster:
     """Returns a cluster with the counts of its nodes, and whether it is at rest."""
-    counts = dict.fromkeys(NodeState, 0)
+    counts = dict.fromkeys(ClusterNodeState, 0)
     for state in states(cluster, busy).values():
         counts[state] += 1
     idle = {name: cluster.idle.get(name, now) for name in free(cluster, busy)}
@@ -243,16 +243,16 @@ def _allocated(cluster: StoredCluster, now: float) -> StoredCluster:
     return evolve(cluster, allocation=state, changed=write_moment(now))
 
 
-def states(cluster: StoredCluster, busy: set[str]) -> dict[str, NodeState]:
+def states(cluster: StoredCluster, busy: set[str]) -> dict[str, ClusterNodeState]:
     """Returns what each node of a cluster does, by name in the order in which they came."""
     return {name: _state(cluster, name, busy) for name in cluster.names}
 
 
-def _state(cluster: StoredCluster, name: str, busy: set[str]) -> NodeState:
+def _state(cluster: StoredCluster, name: str, busy: set[str]) -> ClusterNodeState:
     if name in cluster.leaving:
-        return NodeState.LEAVING
+        return ClusterNodeState.LEAVING
     if name in cluster.preparing:
-        return NodeState.PREPARING
+        return ClusterNodeState.PREPARING
     if name in cluster.unusable or name in cluster.broken:
-        return NodeState.UNUSABLE
-    return NodeState.RUNNING if name in busy else NodeState.IDLE
+        return ClusterNodeState.UNUSABLE
+    return ClusterNodeState.RUNNING if name in busy else ClusterNodeState.IDLE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from batchhvd.engines.base import Status
+from batchhvd.engines.base import Status, StopReason
 from batchhvd.service.store import documents
 from batchhvd.service.store.documents import ErrorDocument
 from batchhvd.wire.facts.causes import CODE_OF_REASON, Code
@@ -32,14 +32,14 @@ def error(status: Status, *, attempt: int, node: str = "", path: str = "") -> Er
         "Signal": _signal(status),
         "Attempt": attempt,
         "Tail": "\n".join(status.tail),
-        "Path": path if status.reason == "script" else "",
+        "Path": path if status.reason == StopReason.SCRIPT else "",
     }
     told = {name: str(value) for name, value in facts.items() if value not in (None, "")}
     return documents.error(code, _message(code, status), **told)
 
 
 def _code(status: Status) -> Code:
-    if status.reason == "rank":
+    if status.reason == StopReason.RANK:
         text = "\n".join(status.tail)
         for code, pattern in _HOROVOD:
             if pattern.search(text):

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from batchhvd.engines.base import ENDED, Engine, Status, Task
+from batchhvd.engines.base import ENDED, Engine, Launch, Status, Task, TaskState
 from batchhvd.errors import BatchHvdError
 from batchhvd.service.mounts import links
 from batchhvd.service.mounts import model as mounts
@@ -44,7 +44,7 @@ class Setups:
         if not handle:
             return self._begin(cluster, name)
         status = self._engine.status([handle])[handle]
-        if status.state == "succeeded":
+        if status.state == TaskState.SUCCEEDED:
             return lambda cluster: nodes.ready(cluster, name, now)
         return _unusable(name, _told(status)) if status.state in ENDED else None
 
@@ -83,7 +83,7 @@ def build(cluster: StoredCluster, name: str, targets: Mapping[MountPoint, Path],
         folder=str(folder),
         nodes=(name,),
         ranks=(1,),
-        launch="single",
+        launch=Launch.SINGLE,
         command="true",
         preparation=job_task.protect(setup["commandLine"]),
         prepare=site.prepare,

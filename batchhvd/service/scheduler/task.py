@@ -9,7 +9,7 @@ from pathlib import Path
 
 from attrs import field, frozen
 
-from batchhvd.engines.base import Task
+from batchhvd.engines.base import Launch, PreparationPlace, StallAction, Task
 from batchhvd.service.mounts import model as mounts
 from batchhvd.service.mounts.model import MountPoint
 from batchhvd.service.scheduler.layout import TaskLayout
@@ -37,7 +37,7 @@ class Site:
     """
 
     python: str
-    prepare: str = "overlay"
+    prepare: str = PreparationPlace.OVERLAY
     layers: str = ""
     options: Mapping[str, str] = field(factory=dict)
     directories: Sequence[str] = ()
@@ -170,10 +170,10 @@ def _command(properties: JobProperties, site: Site) -> tuple[str, str, str]:
         block = properties["horovodSettings"]
         words = [quote(block.get("pythonInterpreterPath") or site.python), quote(block["pythonScriptFilePath"])]
         arguments = protect(block.get("commandLineArgs", ""))
-        return "horovod", " ".join([*words, arguments]).strip(), block["pythonScriptFilePath"]
+        return Launch.HOROVOD, " ".join([*words, arguments]).strip(), block["pythonScriptFilePath"]
     if "customMpiSettings" in properties:
-        return "mpi", protect(properties["customMpiSettings"]["commandLine"]), ""
-    return "single", protect(properties["customToolkitSettings"]["commandLine"]), ""
+        return Launch.MPI, protect(properties["customMpiSettings"]["commandLine"]), ""
+    return Launch.SINGLE, protect(properties["customToolkitSettings"]["commandLine"]), ""
 
 
 def _preparation(properties: JobProperties) -> str | None:
@@ -243,7 +243,8 @@ def _stall_seconds(properties: JobProperties) -> float | None:
 
 
 def _stall_action(properties: JobProperties) -> str:
-    return "stop" if _own(properties).get(STALL_ACTION) == "stop" else "warn"
+    stop = _own(properties).get(STALL_ACTION) == StallAction.STOP
+    return StallAction.STOP if stop else StallAction.WARN
 
 
 def _wall_seconds(properties: JobProperties) -> float:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from attrs import evolve
 
-from batchhvd.engines.base import Status
+from batchhvd.engines.base import Status, TaskState
 from batchhvd.service.store import documents
 from batchhvd.service.store.documents import ErrorDocument
 from batchhvd.service.store.job import Execution, PastAttempt, StoredJob
@@ -18,7 +18,7 @@ from batchhvd.wire.facts.times import write_moment
 
 def is_held(status: Status) -> bool:
     """Says whether a run waits in a queue of the engine's own."""
-    return status.state == "queued" and bool(status.reason)
+    return status.state == TaskState.QUEUED and bool(status.reason)
 
 
 def waiting(reason: str, history: Sequence[PastAttempt]) -> ErrorDocument:

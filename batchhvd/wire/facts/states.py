@@ -53,7 +53,7 @@ class AllocationState(WireWord):
     RESIZING = "resizing"
 
 
-class NodeState(WireWord):
+class ClusterNodeState(WireWord):
     """What a node of a cluster does; ``nodeStateCounts`` counts the nodes in each state."""
 
     RUNNING = "running"

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from batchhvd import Horovod, Job, NotFoundError, ResourceGroup
-from batchhvd.advice.explain import Cause
+from batchhvd import Cause, Horovod, Job, NotFoundError, ResourceGroup
 
 
 def ended(job: Job) -> Job:
@@ -52,7 +51,7 @@ def test_a_job_that_is_terminated(place: Any) -> None:
 
 def test_a_share_that_goes_while_the_job_waits(place: Any) -> None:
     share = place.share.account.create_share("going")
-    blocker = place.run("sleep 60", nodes=2)
+    blocker = place.run("sleep 60", nodes=2).wait("running", timeout=30)
     mounts = [place.share.mount("data"), share.mount("other")]
     job = place.run("true", mounts=mounts)
     verdict = job.explain()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,8 @@ def test_a_full_share_takes_nothing_more(service: Any, group: ResourceGroup, tmp
     client = ShareClient(url, "ablage", credential=key, retry_total=0)
     file, copy = client.get_file_client("small ü.bin"), client.get_file_client("copy.bin")
     file.resize_file(2000)
-    for grow in (lambda: file.resize_file(2001), lambda: copy.start_copy_from_url(file.url)):
+    growths: list[Callable[[], object]] = [lambda: file.resize_file(2001), lambda: copy.start_copy_from_url(file.url)]
+    for grow in growths:
         with pytest.raises(HttpResponseError, match="ShareSizeLimitReached"):
             grow()
     drills.free_share(service.root, account.name, "ablage")

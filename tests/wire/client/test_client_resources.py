@@ -21,9 +21,7 @@ from batchhvd import (
     SpecError,
 )
 from batchhvd.resources.session import Session
-
-from .proxy import Cutter
-from .test_client_stream import through
+from tests.support.proxy import Cutter, through
 
 
 def test_create_may_be_repeated(place: Any) -> None:

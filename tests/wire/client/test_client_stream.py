@@ -14,11 +14,8 @@ import pytest
 
 import batchhvd
 from batchhvd import NotFoundError
-from batchhvd.resources.session import Session
 from batchhvd.wire.connection import Connection
-from batchhvd.wire.facts.identity import SUBSCRIPTION
-
-from .proxy import Cutter
+from tests.support.proxy import Cutter, through
 
 LINES = "plain ascii | ä ö ü ß | 日本語のテキスト | 😀🎉 | Ωμέγα | 10%\r20%\r30%"
 
@@ -40,14 +37,6 @@ def writer(place: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
     path.write_text(WRITER)
     place.share.upload(path)
     return "python3 -u $AZ_BATCHAI_JOB_MOUNT_ROOT/data/write.py"
-
-
-def through(proxy: Cutter, service_root: Path, folder: Path) -> Session:
-    """A session that reaches the service through the proxy: its root names the proxy as the endpoint."""
-    folder.mkdir()
-    (folder / "endpoint").write_text(proxy.url)
-    (folder / "token").write_text((service_root / "token").read_text())
-    return Session(Connection(proxy.url, SUBSCRIPTION, root=str(folder)))
 
 
 @pytest.fixture

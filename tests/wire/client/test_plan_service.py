@@ -186,4 +186,5 @@ def test_a_service_of_batchhvd_is_asked_with_the_header(other: responses.Request
     assert workspace.experiment("e").plan_job("j", spec, cluster=workspace.cluster("c")).checked
     put = other.calls[-1].request
     assert (put.method, put.headers["x-batchhvd-dry-run"]) == ("PUT", "true")
-    assert json.loads(put.body)["properties"]["nodeCount"] == 1
+    body: Any = put.body
+    assert json.loads(body)["properties"]["nodeCount"] == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,9 +10,9 @@ from typing import Any
 
 import httpx
 import pytest
-import uvicorn
 from azure.storage.fileshare import ShareClient, ShareServiceClient
 
+from batchhvd.service import server
 from batchhvd.service.files.app import Files
 
 ACCOUNT, OTHER = "mystorageaccount", "otheraccount"
@@ -49,18 +48,16 @@ class Service:
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """One service for all tests of this folder; each test makes its own share."""
     running = Service(tmp_path_factory.mktemp("files") / "Dateien für alle")
-    server = uvicorn.Server(
-        uvicorn.Config(running.files, http="httptools", lifespan="off", log_level="warning", ws="none")  # type: ignore[arg-type] # uvicorn's own protocol types
-    )
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        running.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        _until(lambda: server.started)
-        yield running
-        server.should_exit = True
-        thread.join(20)
+    # As the service listens: without TCP_NODELAY each answer would wait 40 ms for its second piece.
+    listener, http = server.listen(0), server.server(running.files)
+    running.url = server.url(listener)
+    thread = threading.Thread(target=http.run, kwargs={"sockets": [listener]})
+    thread.start()
+    _until(lambda: http.started)
+    yield running
+    http.should_exit = True
+    thread.join(20)
+    listener.close()
     running.files.close()
     assert not list((running.root / ".files" / "staging").iterdir()), "a file was left half made"
 

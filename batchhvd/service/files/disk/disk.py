@@ -1,9 +1,9 @@
-"""Where the file service keeps what: the shares' directories, and beside them its own ``.files`` folder.
+"""Where the file service keeps its data: the shares' directories, and beside them its own ``.files`` folder.
 
     <root>/<account>/<share>/     a share: exactly what its users and jobs put there
     <root>/.files/sidecar.sqlite  metadata, content headers, quotas
-    <root>/.files/staging/        files being made: they enter the share by a rename, at their full size or not at all
-    <root>/.files/trash/          deleted shares, on their way out
+    <root>/.files/staging/        files being made: they enter the share by a rename, complete or not at all
+    <root>/.files/trash/          deleted shares, until their files are removed
 
 No account can be called ``.files``. Staging must lie on the file system of the shares.
 """
@@ -13,26 +13,25 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from attrs import frozen
 
 from batchhvd.service.files.disk.sidecar import Facts, Sidecar
 from batchhvd.service.files.disk.tree import Spot
-from batchhvd.service.files.protocol.refusal import refuse
+from batchhvd.service.files.protocol.refusal import refusal
 from batchhvd.service.files.protocol.request import Target
 
 
 @frozen
 class Staged:
-    """A file being made outside of the share.
+    """A file being created outside the share.
 
     Attributes:
         fd: the open file.
-        path: where it is.
+        path: its path.
     """
 
     fd: int
@@ -68,8 +67,8 @@ class Disk:
         """Returns what is noted of an entry, by its path with links resolved."""
         return self.sidecar.get(_key(target), path, about.st_ino)
 
-    def note(self, target: Target, path: str, about: os.stat_result, facts: Mapping[str, Any]) -> None:
-        """Notes facts of an entry in place of those there are."""
+    def note(self, target: Target, path: str, about: os.stat_result, facts: Facts) -> None:
+        """Notes facts of an entry in place of those noted before."""
         self.sidecar.put(_key(target), path, about.st_ino, facts)
 
     def forget(self, target: Target, path: str) -> None:
@@ -77,12 +76,12 @@ class Disk:
         self.sidecar.forget(_key(target), path)
 
     def move(self, target: Target, old: str, new: str) -> None:
-        """Takes along what is noted of an entry and of all below it."""
+        """Moves what is noted of an entry, and of all below it, to another path."""
         self.sidecar.move(_key(target), old, new)
 
     @contextmanager
     def stage(self) -> Iterator[Staged]:
-        """Makes a file to be filled and then entered into a share; one that was not entered is gone afterwards."""
+        """Creates a file to be filled and then moved into a share; if it was not moved, it is deleted at the end."""
         path = self._own / "staging" / uuid.uuid4().hex
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
@@ -93,17 +92,17 @@ class Disk:
                 path.unlink()
 
     def remove_share(self, target: Target) -> None:
-        """Deletes a share: for every other request it is gone at once, its files follow."""
+        """Deletes a share: other requests stop seeing it at once, its files are removed after that."""
         doomed = self._own / "trash" / uuid.uuid4().hex
         try:
             os.rename(self.share(target), doomed)
         except FileNotFoundError:
-            raise refuse("ShareNotFound") from None
+            raise refusal("ShareNotFound") from None
         self.sidecar.forget_share(_key(target))
-        shutil.rmtree(doomed, ignore_errors=True)  # what resists now is tried again at the next start
+        shutil.rmtree(doomed, ignore_errors=True)  # what cannot be removed now is tried again at the next start
 
     def check_room(self, target: Target, more: int) -> None:
-        """Refuses what would let a share grow by some bytes beyond the limit that a fire drill has set.
+        """Refuses a request that would let a share grow beyond the limit that a fire drill has set.
 
         Raises:
             ServiceError: 413, the share's files would have more bytes in all than the limit.
@@ -113,10 +112,10 @@ class Disk:
         share = self.share(target)
         limit = self.facts(target, "", share.stat()).get("limit")
         if limit is not None and _length(share) + more > limit:
-            raise refuse("ShareSizeLimitReached")
+            raise refusal("ShareSizeLimitReached")
 
     def close(self) -> None:
-        """Closes the notes."""
+        """Closes the sidecar."""
         self.sidecar.close()
 
 

@@ -10,11 +10,29 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-Facts = dict[str, Any]
+
+class Facts(TypedDict, total=False):
+    """What is noted of a share, directory or file.
+
+    Attributes:
+        metadata: by name.
+        content: the content's headers, as reads show them.
+        created: when a client says that it was made, in nanoseconds since 1970.
+        copy: the headers that tell of the last copy into it.
+        quota: of a share, in GiB.
+        limit: of a share, the bytes that its files may have in all, while a fire drill goes on.
+    """
+
+    metadata: dict[str, str]
+    content: dict[str, str]
+    created: int | None
+    copy: dict[str, str]
+    quota: int | None
+    limit: int | None
+
 
 _SCHEMA = """CREATE TABLE IF NOT EXISTS entry (
     share TEXT NOT NULL, path TEXT NOT NULL, inode INTEGER NOT NULL, facts TEXT NOT NULL, PRIMARY KEY (share, path)
@@ -32,12 +50,12 @@ class Sidecar:
         self._connection.execute(_SCHEMA)
 
     def get(self, share: str, path: str, inode: int) -> Facts:
-        """Returns what was noted for the entry that has this inode now; empty where nothing was."""
+        """Returns what was noted for the entry that has this inode now; empty if nothing was."""
         row = self._run("SELECT inode, facts FROM entry WHERE share = ? AND path = ?", share, _text(path))
         return json.loads(row[1]) if row and row[0] == _signed(inode) else {}
 
-    def put(self, share: str, path: str, inode: int, facts: Mapping[str, Any]) -> None:
-        """Notes facts in place of those there are; nothing is kept of what is empty."""
+    def put(self, share: str, path: str, inode: int, facts: Facts) -> None:
+        """Notes facts in place of those noted before; empty ones are not kept."""
         kept = {name: value for name, value in facts.items() if value not in ({}, None, "")}
         if not kept:
             return self.forget(share, path)
@@ -55,7 +73,7 @@ class Sidecar:
         self._run("DELETE FROM entry WHERE share = ?", share)
 
     def move(self, share: str, old: str, new: str) -> None:
-        """Takes along what is known of an entry, and of all below it, to another path."""
+        """Moves what is known of an entry, and of all below it, to another path."""
         old, new = _text(old), _text(new)
         with self._lock, self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
@@ -78,7 +96,7 @@ _BELOW = "WHERE share = ? AND (path = ? OR (path >= ? AND path < ?))"  # "0" fol
 
 
 def _text(path: str) -> str:
-    """Makes a path storable that a job wrote in bytes that are not UTF-8."""
+    """Makes a path storable even if it is not UTF-8; jobs may create such names."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 

@@ -1,9 +1,9 @@
 """Finding things inside a share without ever leaving it.
 
 A job owns its share and may put any link in it. So a path is walked one name at a time, from one open directory to the
-next, and the system never follows a link for us: where one stands, its target is read and walked by the same rules. A
-link that stays in the share works as it does for the job; one that leads out is refused as if it led nowhere. A link
-that is swapped in while the walk goes on meets ``O_NOFOLLOW``.
+next, and the system never follows a link for us: when the walk meets one, its target is read and walked by the same
+rules. A link that stays in the share works as it does for the job; one that leads out is refused as if it led nowhere.
+A link that is swapped in while the walk goes on meets ``O_NOFOLLOW``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from types import TracebackType
 from attrs import frozen
 
 from batchhvd.errors import ServiceError
-from batchhvd.service.files.protocol.refusal import refuse
+from batchhvd.service.files.protocol.refusal import refusal
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: opening a named pipe that a job made must not wait for its other end.
@@ -58,7 +58,7 @@ def spot(share: Path, names: Sequence[str], *, follow: bool = False) -> Iterator
     Args:
         share: the share's directory.
         names: the entry's path, at least one name.
-        follow: where the entry is a link, take what it points at.
+        follow: if the entry is a link, take what it points at.
 
     Raises:
         ServiceError: ShareNotFound, ParentNotFound, or ResourceNotFound for a link that leads out of the share.
@@ -67,13 +67,13 @@ def spot(share: Path, names: Sequence[str], *, follow: bool = False) -> Iterator
         try:
             name = walk.approach(names, follow)
         except (FileNotFoundError, NotADirectoryError):
-            raise refuse("ParentNotFound") from None
+            raise refusal("ParentNotFound") from None
         yield Spot(walk.fd, name, (*walk.names, name) if name != "." else tuple(walk.names))
 
 
 @contextmanager
 def directory(share: Path, names: Sequence[str]) -> Iterator[Spot]:
-    """Opens a directory; raises OSError where it does not exist or is none, ServiceError where the share is missing."""
+    """Opens a directory; raises OSError if it is missing or not a directory, ServiceError if the share is missing."""
     with _Walk(share) as walk:
         walk.descend(names)
         yield Spot(walk.fd, ".", tuple(walk.names))
@@ -81,7 +81,7 @@ def directory(share: Path, names: Sequence[str]) -> Iterator[Spot]:
 
 @contextmanager
 def file(share: Path, names: Sequence[str], flags: int = os.O_RDONLY) -> Iterator[tuple[int, Spot]]:
-    """Opens a file and closes it at the end; refuses what is no plain file."""
+    """Opens a file and closes it at the end; refuses what is not a plain file."""
     with spot(share, names, follow=True) as place:
         fd = open_file(place, flags)
         try:
@@ -91,12 +91,12 @@ def file(share: Path, names: Sequence[str], flags: int = os.O_RDONLY) -> Iterato
 
 
 def open_file(place: Spot, flags: int = os.O_RDONLY) -> int:
-    """Returns an open file for an entry; the caller closes it. Refuses what is no plain file."""
+    """Returns an open file for an entry; the caller closes it. Refuses what is not a plain file."""
     fd = os.open(place.name, flags | _FILE, dir_fd=place.fd)
     if stat.S_ISREG(os.fstat(fd).st_mode):
         return fd
     os.close(fd)
-    raise refuse("ResourceNotFound", "What has this name is not a file.")
+    raise refusal("ResourceNotFound", "What has this name is not a file.")
 
 
 def look(share: Path, parent: Spot, entry: os.DirEntry[str]) -> os.stat_result | None:
@@ -106,7 +106,7 @@ def look(share: Path, parent: Spot, entry: os.DirEntry[str]) -> os.stat_result |
         if stat.S_ISLNK(about.st_mode):
             with spot(share, (*parent.names, entry.name), follow=True) as place:
                 about = place.stat()
-    except (OSError, ServiceError):  # gone since the directory was read, or a link that leads nowhere or out
+    except (OSError, ServiceError):  # deleted since the directory was read, or a link that leads nowhere or out
         return None
     return about if stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode) else None
 
@@ -152,7 +152,7 @@ class _Walk:
         return "."
 
     def _step(self, name: str) -> bool:
-        """Enters a directory; False where the name is a link instead."""
+        """Enters a directory; False if the name is a link instead."""
         try:
             fd = os.open(name, _DIRECTORY, dir_fd=self.fd)
         except OSError as error:
@@ -171,14 +171,14 @@ class _Walk:
             return False
 
     def _target(self, name: str) -> list[str]:
-        """Returns the names to walk on with in place of a link, from where the walk then stands."""
+        """Returns the names to continue with in place of a link, from the directory that the walk is then in."""
         self._links += 1
         if self._links > _MOST_LINKS:
-            raise refuse("ResourceNotFound", "Its links go in a circle.")
+            raise refusal("ResourceNotFound", "Its links go in a circle.")
         try:
             target = os.readlink(name, dir_fd=self.fd)
         except OSError:
-            raise refuse("ResourceNotFound", "A link went away while it was followed.") from None
+            raise refusal("ResourceNotFound", "A link went away while it was followed.") from None
         if target.startswith("/"):
             target = self._inside(target)
             self._restart([])
@@ -193,7 +193,7 @@ class _Walk:
 
     def _up(self) -> None:
         if not self.names:
-            raise refuse("ResourceNotFound", "A link leads out of the share.")
+            raise refusal("ResourceNotFound", "A link leads out of the share.")
         self._restart(self.names[:-1])
 
     def _restart(self, names: list[str]) -> None:
@@ -202,10 +202,10 @@ class _Walk:
         self.names, self.fd = [], root
         for name in names:
             if not self._step(name):
-                raise refuse("ResourceNotFound", "A directory became a link.")
+                raise refusal("ResourceNotFound", "A directory became a link.")
 
     def _root(self) -> int:
         try:
             return os.open(self._share, _DIRECTORY)
         except (FileNotFoundError, NotADirectoryError):
-            raise refuse("ShareNotFound") from None
+            raise refusal("ShareNotFound") from None

@@ -8,6 +8,7 @@ from email.utils import formatdate
 
 from batchhvd.service.files.disk import tree
 from batchhvd.service.files.disk.disk import Disk
+from batchhvd.service.files.disk.sidecar import Facts
 from batchhvd.service.files.disk.tree import Spot
 from batchhvd.service.files.operations.properties import (
     attributes,
@@ -20,32 +21,32 @@ from batchhvd.service.files.operations.properties import (
 )
 from batchhvd.service.files.protocol import xml
 from batchhvd.service.files.protocol.listing import PAGE, asked, endpoint, following, mark
-from batchhvd.service.files.protocol.refusal import refuse
+from batchhvd.service.files.protocol.refusal import refusal
 from batchhvd.service.files.protocol.request import Request
-from batchhvd.service.files.protocol.response import Answer, document
+from batchhvd.service.files.protocol.response import Response, xml_response
 
 
-def create(disk: Disk, request: Request) -> Answer:
-    """Makes one directory; its parent must be there."""
+def create(disk: Disk, request: Request) -> Response:
+    """Creates one directory; its parent must exist."""
     if not request.target.names:
-        raise refuse("ResourceAlreadyExists", "Every share has its root.")
-    facts = {"metadata": request.metadata(), "created": time_in(request, "x-ms-file-creation-time")}
+        raise refusal("ResourceAlreadyExists", "Every share has its root.")
+    facts = Facts(metadata=request.metadata(), created=time_in(request, "x-ms-file-creation-time"))
     with tree.spot(disk.share(request.target), request.target.names) as place:
         os.mkdir(place.name, dir_fd=place.fd)
         about = place.stat()
         disk.note(request.target, place.path, about, facts)
-    return Answer(201, described(about, facts))
+    return Response(201, described(about, facts))
 
 
-def properties(disk: Disk, request: Request) -> Answer:
-    """Tells a directory's times and metadata."""
+def properties(disk: Disk, request: Request) -> Response:
+    """Returns a directory's times and metadata."""
     with tree.directory(disk.share(request.target), request.target.names) as place:
         about = place.stat()
         facts = disk.facts(request.target, place.path, about)
-    return Answer(200, {**described(about, facts), **metadata(facts)})
+    return Response(200, {**described(about, facts), **metadata(facts)})
 
 
-def set_properties(disk: Disk, request: Request) -> Answer:
+def set_properties(disk: Disk, request: Request) -> Response:
     """Sets a directory's times."""
     with tree.directory(disk.share(request.target), request.target.names) as place:
         about = place.stat()
@@ -57,31 +58,31 @@ def set_properties(disk: Disk, request: Request) -> Answer:
         if changed is not None:
             os.utime(place.fd, ns=(about.st_atime_ns, changed))
         about = place.stat()
-    return Answer(200, described(about, facts))
+    return Response(200, described(about, facts))
 
 
-def set_metadata(disk: Disk, request: Request) -> Answer:
-    """Sets a directory's metadata in place of what it has."""
+def set_metadata(disk: Disk, request: Request) -> Response:
+    """Replaces a directory's metadata."""
     with tree.directory(disk.share(request.target), request.target.names) as place:
         about = place.stat()
         facts = disk.facts(request.target, place.path, about)
         disk.note(request.target, place.path, about, {**facts, "metadata": request.metadata()})
-    return Answer(200, written(about))
+    return Response(200, written(about))
 
 
-def delete(disk: Disk, request: Request) -> Answer:
+def delete(disk: Disk, request: Request) -> Response:
     """Deletes an empty directory."""
     if not request.target.names:
-        raise refuse("ResourceTypeMismatch", "The root goes with its share.")
+        raise refusal("ResourceTypeMismatch", "The root goes with its share.")
     with tree.spot(disk.share(request.target), request.target.names) as place:
         if not stat.S_ISDIR(place.stat().st_mode):
-            raise refuse("ResourceNotFound", "There is a file of this name.")
+            raise refusal("ResourceNotFound", "There is a file of this name.")
         os.rmdir(place.name, dir_fd=place.fd)
         disk.forget(request.target, place.path)
-    return Answer(202)
+    return Response(202)
 
 
-def list_entries(disk: Disk, request: Request) -> Answer:
+def list_entries(disk: Disk, request: Request) -> Response:
     """Lists what is directly in a directory."""
     query = request.query
     with tree.directory(disk.share(request.target), request.target.names) as place, os.scandir(place.fd) as entries:
@@ -90,14 +91,14 @@ def list_entries(disk: Disk, request: Request) -> Answer:
         page = names[: request.count("maxresults", PAGE, PAGE)]
         items = [_item(disk, request, place, found[name]) for name in page]
     marker = mark(page[-1]) if len(names) > len(page) else ""
-    return document(xml.listing("Entries", items, marker, asked(query), **_place(request)))
+    return xml_response(xml.listing("Entries", items, marker, asked(query), **_place(request)))
 
 
 def _item(disk: Disk, request: Request, place: Spot, entry: os.DirEntry[str]) -> str:
-    """Returns an entry's element, or "" for what is neither file nor directory.
+    """Returns an entry's element, or "" if it is neither a file nor a directory.
 
-    A link shows as the file that it leads to. One that leads to a directory is left out: who copies or deletes a tree
-    would otherwise walk in circles, or empty the directory that the link names.
+    A link shows as the file that it leads to. One that leads to a directory is left out: otherwise a client that copies
+    or deletes a tree would walk in circles, or empty the directory that the link names.
     """
     about = tree.look(disk.share(request.target), place, entry)
     if about is None or (stat.S_ISDIR(about.st_mode) and entry.is_symlink()):

@@ -15,76 +15,76 @@ from batchhvd.service.files.disk.sidecar import Facts
 from batchhvd.service.files.operations.properties import etag, metadata, written
 from batchhvd.service.files.protocol import xml
 from batchhvd.service.files.protocol.listing import PAGE, asked, endpoint, following, mark
-from batchhvd.service.files.protocol.refusal import refuse
+from batchhvd.service.files.protocol.refusal import refusal
 from batchhvd.service.files.protocol.request import Request, Target
-from batchhvd.service.files.protocol.response import Answer, document
+from batchhvd.service.files.protocol.response import Response, xml_response
 
-_QUOTA = 5120  # GiB, as Azure gives where none is asked for
+_QUOTA = 5120  # GiB, Azure's default
 _MOST_QUOTA = 102400
 
 
-def list_shares(disk: Disk, request: Request) -> Answer:
+def list_shares(disk: Disk, request: Request) -> Response:
     """Lists an account's shares in the order of their names."""
     query, account = request.query, disk.account(request.target)
     names = following(os.listdir(account) if account.is_dir() else [], query.get("prefix", ""), query.get("marker", ""))
     page = names[: request.count("maxresults", PAGE, PAGE)]
     items = [_item(disk, Target(request.target.account, name), query) for name in page]
     marker = mark(page[-1]) if len(names) > len(page) else ""
-    return document(xml.listing("Shares", items, marker, asked(query), ServiceEndpoint=endpoint(request)))
+    return xml_response(xml.listing("Shares", items, marker, asked(query), ServiceEndpoint=endpoint(request)))
 
 
-def create(disk: Disk, request: Request) -> Answer:
-    """Makes a share."""
-    share, facts = disk.share(request.target), {"metadata": request.metadata(), "quota": _quota(request)}
+def create(disk: Disk, request: Request) -> Response:
+    """Creates a share."""
+    share, facts = disk.share(request.target), Facts(metadata=request.metadata(), quota=_quota(request))
     share.parent.mkdir(parents=True, exist_ok=True)
     try:
         share.mkdir()
     except FileExistsError:
-        raise refuse("ShareAlreadyExists") from None
+        raise refusal("ShareAlreadyExists") from None
     about = share.stat()
     disk.note(request.target, "", about, facts)
-    return Answer(201, written(about))
+    return Response(201, written(about))
 
 
-def properties(disk: Disk, request: Request) -> Answer:
-    """Tells a share's quota and metadata."""
+def properties(disk: Disk, request: Request) -> Response:
+    """Returns a share's quota and metadata."""
     about, facts = _share(disk, request.target)
-    return Answer(200, {**written(about), **metadata(facts), "x-ms-share-quota": _told(facts)})
+    return Response(200, {**written(about), **metadata(facts), "x-ms-share-quota": _told(facts)})
 
 
-def set_properties(disk: Disk, request: Request) -> Answer:
+def set_properties(disk: Disk, request: Request) -> Response:
     """Sets a share's quota."""
     about, facts = _share(disk, request.target)
     disk.note(request.target, "", about, {**facts, "quota": _quota(request) or facts.get("quota")})
-    return Answer(200, written(about))
+    return Response(200, written(about))
 
 
-def set_metadata(disk: Disk, request: Request) -> Answer:
-    """Sets a share's metadata in place of what it has."""
+def set_metadata(disk: Disk, request: Request) -> Response:
+    """Replaces a share's metadata."""
     about, facts = _share(disk, request.target)
     disk.note(request.target, "", about, {**facts, "metadata": request.metadata()})
-    return Answer(200, written(about))
+    return Response(200, written(about))
 
 
-def delete(disk: Disk, request: Request) -> Answer:
+def delete(disk: Disk, request: Request) -> Response:
     """Deletes a share with all that is in it."""
     disk.remove_share(request.target)
-    return Answer(202)
+    return Response(202)
 
 
-def stats(disk: Disk, request: Request) -> Answer:
-    """Tells how much of the disk a share takes."""
+def stats(disk: Disk, request: Request) -> Response:
+    """Returns how much disk space a share takes."""
     about, _ = _share(disk, request.target)
-    return document(xml.share_stats(_usage(disk.share(request.target))), written(about))
+    return xml_response(xml.share_stats(_usage(disk.share(request.target))), written(about))
 
 
 def _share(disk: Disk, target: Target) -> tuple[os.stat_result, Facts]:
     try:
         about = os.lstat(disk.share(target))
     except FileNotFoundError:
-        raise refuse("ShareNotFound") from None
+        raise refusal("ShareNotFound") from None
     if not stat.S_ISDIR(about.st_mode):
-        raise refuse("ShareNotFound")
+        raise refusal("ShareNotFound")
     return about, disk.facts(target, "", about)
 
 
@@ -102,7 +102,7 @@ def _told(facts: Facts) -> str:
 
 
 def _quota(request: Request) -> int | None:
-    """Returns the quota that a request sets, in GiB, or None where it sets none."""
+    """Returns the quota that a request sets, in GiB, or None if it sets none."""
     given = "x-ms-share-quota" in request.headers
     return request.number("x-ms-share-quota", least=1, most=_MOST_QUOTA) if given else None
 

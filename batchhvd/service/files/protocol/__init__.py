@@ -1,1 +1,1 @@
-"""How Azure Files is spoken: requests, responses, refusals, XML, and who may ask."""
+"""The protocol of Azure Files: requests, responses, refusals, XML, keys and links."""

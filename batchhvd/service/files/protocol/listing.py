@@ -7,7 +7,7 @@ import binascii
 import os
 from collections.abc import Iterable, Mapping
 
-from batchhvd.service.files.protocol.refusal import refuse
+from batchhvd.service.files.protocol.refusal import refusal
 from batchhvd.service.files.protocol.request import Request
 
 PAGE = 5000  # entries on a page at most, as in Azure
@@ -40,4 +40,4 @@ def _name(marker: str) -> bytes:
     try:
         return base64.b64decode(marker, altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
-        raise refuse("InvalidQueryParameterValue", "The marker is not one of this listing.") from None
+        raise refusal("InvalidQueryParameterValue", "The marker is not one of this listing.") from None

@@ -27,14 +27,14 @@ _REFUSALS: dict[str, tuple[int, str]] = {
     "Md5Mismatch": (400, "The body does not have the MD5 that Content-MD5 promises."),
     "MetadataTooLarge": (400, "Metadata and content headers take more than 8 KiB."),
     "MissingRequiredHeader": (400, "A required header is missing."),
-    "NoPendingCopyOperation": (409, "Copies end before they are answered; there is none to stop."),
-    "NotImplemented": (501, "This service does not have this operation."),
+    "NoPendingCopyOperation": (409, "Copies end before they are answered, so none can be stopped."),
+    "NotImplemented": (501, "This service does not support this operation."),
     "OutOfRangeInput": (400, "A value is outside what is allowed."),
     "ParentNotFound": (404, "The directory that should hold it does not exist; create it first."),
     "RequestBodyTooLarge": (413, "A range carries 4 MiB at most."),
     "ResourceAlreadyExists": (409, "A file or directory of this name exists already."),
     "ResourceNotFound": (404, "The file or directory does not exist."),
-    "ResourceTypeMismatch": (409, "A file is where a directory is meant, or a directory where a file is meant."),
+    "ResourceTypeMismatch": (409, "The request needs a directory but found a file, or the other way round."),
     "ShareAlreadyExists": (409, "The share exists already."),
     "ShareNotFound": (404, "The share does not exist."),
     "ShareSizeLimitReached": (413, "The share is full, or the disk that holds it."),
@@ -63,13 +63,13 @@ _OF_THE_SYSTEM = {
 }
 
 
-def refuse(code: str, why: str = "") -> ServiceError:
+def refusal(code: str, why: str = "") -> ServiceError:
     """Returns the error that answers a request with this code; ``why`` adds a sentence to the code's own."""
     status, message = _REFUSALS[code]
     return ServiceError(f"{message} {why}".rstrip(), status=status, code=code)
 
 
 def translate(error: OSError) -> ServiceError | None:
-    """Returns what the operating system's refusal means to a client, or None where it is a fault of the service."""
+    """Returns what the operating system's refusal means to a client, or None if it is a fault of the service."""
     code = _OF_THE_SYSTEM.get(error.errno or 0)
-    return refuse(code) if code else None
+    return refusal(code) if code else None

@@ -1,26 +1,30 @@
-"""A request to the file service as its operations read it: account, share, names, query, headers."""
+"""A request to the file service as operations read it: account, share, names, query, headers."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from attrs import field, frozen
+from starlette.types import Scope
 
-from batchhvd.service.files.protocol.refusal import refuse
+from batchhvd.service.files.protocol.refusal import refusal
+from batchhvd.wire.facts.hosts import ACCOUNT_NAME
 
-_FILE_HOST = re.compile(r"([a-z0-9]{3,24})\.file\.")
-_ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
+_FILE_HOST = re.compile(rf"({ACCOUNT_NAME})\.file\.")
+_ACCOUNT = re.compile(ACCOUNT_NAME)
 _SHARE = re.compile(r"(?!.*--)[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 _META = "x-ms-meta-"
 _METADATA_BYTES = 8192
 
 
 class TakesLong(Exception):
-    """A hurried request has come upon work that others must not wait for; nothing has been done yet."""
+    """A hurried request has met work that other requests must not wait for; nothing has been done yet."""
 
 
 @frozen
@@ -57,7 +61,7 @@ class Request:
         client: the address it came from, or "".
         body: the whole body, in the pieces in which it came: joining 4 MiB costs as much as writing them.
         source: what a copy or rename takes, once the request was found to be allowed to; None for everything else.
-        may_replace: whether a file that is there may be made anew.
+        may_replace: whether an existing file may be replaced.
         hurried: whether other requests wait for this one; what would take long raises ``TakesLong`` then.
     """
 
@@ -79,13 +83,13 @@ class Request:
         return sum(map(len, self.body))
 
     def header(self, name: str, default: str = "") -> str:
-        """Returns a header's value, or the default where it is absent."""
+        """Returns a header's value, or the default if it is absent."""
         return self.headers.get(name, default)
 
     def required(self, name: str) -> str:
-        """Returns a header's value; refuses the request where it is absent."""
+        """Returns a header's value; refuses the request if it is absent."""
         if name not in self.headers:
-            raise refuse("MissingRequiredHeader", f"Send {name}.")
+            raise refusal("MissingRequiredHeader", f"Send {name}.")
         return self.headers[name]
 
     def number(self, name: str, *, most: int, least: int = 0) -> int:
@@ -93,9 +97,9 @@ class Request:
         return _number(self.required(name), f"The header {name}", least, most, "InvalidHeaderValue")
 
     def origin(self) -> Target:
-        """Returns what a copy or rename takes; refuses the request where it names nothing."""
+        """Returns what a copy or rename takes; refuses the request if it names no file."""
         if self.source is None or not self.source.names:
-            raise refuse("CannotVerifyCopySource")
+            raise refusal("CannotVerifyCopySource")
         return self.source
 
     def count(self, name: str, default: int, most: int) -> int:
@@ -107,13 +111,25 @@ class Request:
         """Returns the metadata that the request carries, by lower-cased name."""
         found = {name[len(_META) :]: value for name, value in self.headers.items() if name.startswith(_META)}
         if "" in found:
-            raise refuse("InvalidHeaderValue", f"A header {_META}… has no name.")
+            raise refusal("InvalidHeaderValue", f"A header {_META}… has no name.")
         if sum(len(name) + len(value) for name, value in found.items()) > _METADATA_BYTES:
-            raise refuse("MetadataTooLarge")
+            raise refusal("MetadataTooLarge")
         return found
 
+    def check_md5(self) -> None:
+        """Refuses a body that does not have the MD5 of its Content-MD5 header, if it has one."""
+        promised = self.header("content-md5")
+        if not promised:
+            return
+        hashed = hashlib.md5(usedforsecurity=False)
+        for piece in self.body:
+            hashed.update(piece)
+        digest = base64.b64encode(hashed.digest()).decode()
+        if not hmac.compare_digest(digest.encode(), promised.encode()):
+            raise refusal("Md5Mismatch")
 
-def read(scope: Mapping[str, Any]) -> Request:
+
+def read(scope: Scope) -> Request:
     """Returns an ASGI scope as a request without its body.
 
     The path is taken raw: account and share are cut off before anything is decoded, because clients send the separators
@@ -142,7 +158,7 @@ def read_url(url: str) -> tuple[Target, dict[str, str]]:
     try:
         parts = urlsplit(url)
     except ValueError as error:
-        raise refuse("InvalidHeaderValue", "The source is not a URL.") from error
+        raise refusal("InvalidHeaderValue", "The source is not a URL.") from error
     return _target(parts.netloc, parts.path), _query(parts.query)
 
 
@@ -152,10 +168,12 @@ def _target(host: str, raw_path: str) -> Target:
     account, share, rest = (*segments, "", "")[:3]
     share = unquote(share)
     if share and not _SHARE.fullmatch(share):
-        raise refuse("InvalidResourceName", "A share is named with 3 to 63 small letters, digits and single hyphens.")
+        raise refusal(
+            "InvalidResourceName", "A share is named with 3 to 63 lower-case letters, digits and single hyphens."
+        )
     names = _names(rest)
     if names and not share:
-        raise refuse("InvalidResourceName", "The path names a file but no share.")
+        raise refusal("InvalidResourceName", "The path names a file but no share.")
     return Target(account if _ACCOUNT.fullmatch(account) else "", share, names)
 
 
@@ -167,14 +185,14 @@ def _names(rest: str) -> tuple[str, ...]:
     names = tuple(name for name in os.fsdecode(unquote_to_bytes(rest)).split("/") if name)
     for name in names:
         if name in (".", "..") or "\0" in name:
-            raise refuse("InvalidResourceName", "'.', '..' and NUL cannot be part of a path.")
+            raise refusal("InvalidResourceName", "'.', '..' and NUL cannot be part of a path.")
         if len(os.fsencode(name)) > 255:
-            raise refuse("InvalidResourceName", "A name takes 255 bytes at most.")
+            raise refusal("InvalidResourceName", "A name takes 255 bytes at most.")
     return names
 
 
-def _scheme(scope: Mapping[str, Any], headers: Mapping[str, str]) -> str:
-    """Returns the scheme that the client used, which a proxy with TLS before the service tells."""
+def _scheme(scope: Scope, headers: Mapping[str, str]) -> str:
+    """Returns the scheme that the client used, as a TLS proxy in front of the service reports it."""
     forwarded = headers.get("x-forwarded-proto", "").lower()
     return forwarded if forwarded in ("http", "https") else str(scope.get("scheme", "http"))
 
@@ -199,5 +217,5 @@ def _query(text: str) -> dict[str, str]:
 
 def _number(text: str, what: str, least: int, most: int, code: str) -> int:
     if not re.fullmatch(r"[0-9]{1,19}", text) or not least <= int(text) <= most:
-        raise refuse(code, f"{what} takes a whole number from {least} to {most}.")
+        raise refusal(code, f"{what} takes a whole number from {least} to {most}.")
     return int(text)

@@ -1,4 +1,4 @@
-"""What an operation of the file service answers, before it is sent."""
+"""What an operation of the file service returns, before it is sent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ XML = "application/xml"
 
 @frozen
 class Stretch:
-    """Part of an open file that is the body of an answer; whoever sends it closes the file.
+    """Part of an open file that is the body of a response; the sender closes the file.
 
     Attributes:
         fd: the open file.
@@ -28,12 +28,12 @@ class Stretch:
 
 
 @frozen
-class Answer:
+class Response:
     """A status, headers, and a body in memory or on disk.
 
     Attributes:
         status: HTTP status.
-        headers: header values by name; Content-Length is added from the body where it is not there.
+        headers: header values by name; Content-Length is added from the body if it is missing.
         body: the body, or the stretch of a file.
     """
 
@@ -42,12 +42,12 @@ class Answer:
     body: bytes | Stretch = field(default=b"", repr=False)
 
 
-def document(text: str, headers: Mapping[str, str] | None = None) -> Answer:
-    """Returns an XML document as an answer. Clients read it only where its content type says XML."""
-    return Answer(200, {"content-type": XML, **(headers or {})}, text.encode("utf-8"))
+def xml_response(text: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Returns an XML document as a response; clients read it only if its content type says XML."""
+    return Response(200, {"content-type": XML, **(headers or {})}, text.encode("utf-8"))
 
 
-def refusal(error: ServiceError, headers: Mapping[str, str] | None = None) -> Answer:
+def error_response(error: ServiceError, headers: Mapping[str, str] | None = None) -> Response:
     """Returns an error as clients read it: its code in a header, code and message in the body."""
     named = {"content-type": XML, "x-ms-error-code": error.code, **(headers or {})}
-    return Answer(error.status or 500, named, error_document(error.code, str(error)).encode("utf-8"))
+    return Response(error.status or 500, named, error_document(error.code, str(error)).encode("utf-8"))

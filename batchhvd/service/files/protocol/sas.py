@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from attrs import frozen
 
-from batchhvd.service.files.protocol.refusal import refuse
+from batchhvd.service.files.protocol.refusal import refusal
 from batchhvd.service.files.protocol.request import Target
 from batchhvd.service.files.protocol.shared_key import same, sign
 
@@ -37,7 +37,7 @@ class Grant:
 
 
 def mint(key: str, target: Target, permission: str, expiry: float) -> str:
-    """Returns the query string of a link to one file, or to a whole share where the target has no names.
+    """Returns the query string of a link to one file, or to a whole share if the target has no names.
 
     Args:
         key: one of the account's keys, base64.
@@ -72,12 +72,12 @@ def check(
     """
     text, grant = _account(query, target) if "ss" in query else _service(query, target)
     if not any(same(sign(key, text), query.get("sig", "")) for key in keys):
-        raise refuse("AuthenticationFailed", "The link's signature does not fit the link and what it is used for.")
+        raise refusal("AuthenticationFailed", "The link's signature does not fit the link and what it is used for.")
     _check_time(query, now)
     if scheme not in query.get("spr", "https,http").split(","):
-        raise refuse("AuthorizationProtocolMismatch")
+        raise refusal("AuthorizationProtocolMismatch")
     if query.get("sip") and not _inside(query["sip"], client):
-        raise refuse("AuthorizationSourceIPMismatch")
+        raise refusal("AuthorizationSourceIPMismatch")
     return grant
 
 
@@ -101,22 +101,22 @@ def account_text(query: Mapping[str, str], account: str) -> str:
 
 def _account(query: Mapping[str, str], target: Target) -> tuple[str, Grant]:
     if "f" not in query["ss"]:
-        raise refuse("AuthorizationServiceMismatch")
+        raise refusal("AuthorizationServiceMismatch")
     return account_text(query, target.account), Grant(query.get("sp", ""), query.get("srt", "").replace("o", "do"))
 
 
 def _service(query: Mapping[str, str], target: Target) -> tuple[str, Grant]:
     levels = {"s": "cdo", "f": "o"}.get(query.get("sr", ""))
     if levels is None or not target.share or query.get("si"):
-        raise refuse("AuthenticationFailed", "The link is not one for this file or share with its own permissions.")
+        raise refusal("AuthenticationFailed", "The link is not one for this file or share with its own permissions.")
     return service_text(query, target), Grant(query.get("sp", ""), levels, manages=False)
 
 
 def _check_time(query: Mapping[str, str], now: float) -> None:
     if now >= _seconds(query.get("se", "")):
-        raise refuse("AuthenticationFailed", "The link has expired; ask for a new one.")
+        raise refusal("AuthenticationFailed", "The link has expired; ask for a new one.")
     if query.get("st") and now < _seconds(query["st"]):
-        raise refuse("AuthenticationFailed", "The link is not valid yet.")
+        raise refusal("AuthenticationFailed", "The link is not valid yet.")
 
 
 def _seconds(text: str) -> float:
@@ -125,7 +125,7 @@ def _seconds(text: str) -> float:
             return datetime.strptime(text, form).replace(tzinfo=timezone.utc).timestamp()
         except ValueError:
             continue
-    raise refuse("AuthenticationFailed", "A time in the link is not written as ISO 8601 in UTC.")
+    raise refusal("AuthenticationFailed", "A time in the link is not written as ISO 8601 in UTC.")
 
 
 def _inside(allowed: str, client: str) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 
-from batchhvd.service.files.protocol.refusal import refuse
+from batchhvd.service.files.protocol.refusal import refusal
 from batchhvd.service.files.protocol.request import Request
 
 SKEW = 15 * 60  # seconds that a request's clock may differ from ours
@@ -34,17 +34,17 @@ _SIGNED = (
 
 
 def check(request: Request, keys: Sequence[str], now: float) -> None:
-    """Refuses a request whose Authorization header none of the account's keys has made, or not in the last minutes."""
+    """Refuses a request whose Authorization header was not made with one of the account's keys in the last minutes."""
     scheme, _, value = request.header("authorization").partition(" ")
     account, _, signature = value.partition(":")
     if scheme != "SharedKey" or account != request.target.account:
-        raise refuse("AuthenticationFailed")
+        raise refusal("AuthenticationFailed")
     _check_date(request.header("x-ms-date") or request.header("date"), now)
     for key in keys:
         for text in texts(request):
             if same(sign(key, text), signature):
                 return
-    raise refuse("AuthenticationFailed", "The signature is not that of one of the account's keys.")
+    raise refusal("AuthenticationFailed", "The signature is not that of one of the account's keys.")
 
 
 def texts(request: Request) -> Iterator[str]:
@@ -96,7 +96,7 @@ def _value(request: Request, name: str) -> str:
 
 @lru_cache(maxsize=256)  # the same dozen names come with every request
 def _weight(name: str) -> tuple[list[tuple[int, str]], list[int]]:
-    """Sorts header names as the service does: ``_`` < digits < letters, hyphens only where all else is equal."""
+    """Sorts header names as the service does: ``_`` < digits < letters, hyphens only if all else is equal."""
     letters = [(0 if letter == "_" else 1, letter) for letter in name if letter != "-"]
     return letters, [-place for place, letter in enumerate(name) if letter == "-"]
 
@@ -105,6 +105,6 @@ def _check_date(text: str, now: float) -> None:
     try:
         sent = parsedate_to_datetime(text).timestamp()
     except (TypeError, ValueError, OverflowError):
-        raise refuse("AuthenticationFailed", "Send x-ms-date, the time as RFC 1123 writes it.") from None
+        raise refusal("AuthenticationFailed", "Send x-ms-date, the time as RFC 1123 writes it.") from None
     if abs(sent - now) > SKEW:
-        raise refuse("AuthenticationFailed", "The request's date differs by more than 15 minutes from the service's.")
+        raise refusal("AuthenticationFailed", "The request's date differs by more than 15 minutes from the service's.")

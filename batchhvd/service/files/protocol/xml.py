@@ -1,4 +1,4 @@
-"""The XML that the file service speaks."""
+"""The XML documents of the file service."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def error_document(code: str, message: str) -> str:
 
 
 def name_element(name: str) -> str:
-    """Returns a file's name as an element, percent-encoded where XML cannot hold it."""
+    """Returns a file's name as an element, percent-encoded if XML cannot hold it."""
     if _UNWRITABLE.search(name):
         return f'<Name Encoded="true">{quote(os.fsencode(name), safe="")}</Name>'
     return f"<Name>{escape(name)}</Name>"
@@ -65,7 +65,7 @@ def share_stats(size: int) -> str:
 
 
 def no_handles() -> str:
-    """Returns the empty list of open handles: nobody opens files through this service."""
+    """Returns the empty list of open handles: this service keeps no files open."""
     return f"{_HEAD}<EnumerationResults><Entries /><NextMarker /></EnumerationResults>"
 
 

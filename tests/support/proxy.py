@@ -6,7 +6,12 @@ import random
 import socket
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import urlsplit
+
+from batchhvd.resources.session import Session
+from batchhvd.wire.connection import Connection
+from batchhvd.wire.facts.identity import SUBSCRIPTION
 
 
 class Cutter:
@@ -83,3 +88,11 @@ def _shut(connection: socket.socket) -> None:
         connection.shutdown(socket.SHUT_RDWR)
     except OSError:  # the other side was first
         return
+
+
+def through(proxy: Cutter, service_root: Path, folder: Path) -> Session:
+    """A session that reaches the service through the proxy: its root names the proxy as the endpoint."""
+    folder.mkdir()
+    (folder / "endpoint").write_text(proxy.url)
+    (folder / "token").write_text((service_root / "token").read_text())
+    return Session(Connection(proxy.url, SUBSCRIPTION, root=str(folder)))

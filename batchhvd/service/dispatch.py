@@ -1,0 +1,91 @@
+"""Finds the operation that a request asks for, and checks the request against the published description."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from attrs import evolve
+
+from batchhvd.errors import BadRequestError, NotFoundError
+from batchhvd.service.arm import groups, storage_accounts
+from batchhvd.service.batchai.handlers import handlers
+from batchhvd.service.description.published import VERSION, Description, Operation
+from batchhvd.service.http import paging
+from batchhvd.service.http.exchange import Answer, Ask, Handler, Here, read_json
+from batchhvd.service.http.incoming import DRY_RUN, Incoming
+from batchhvd.service.http.routes import Match, Routes
+from batchhvd.wire.facts.identity import SUBSCRIPTION
+
+
+def routes(description: Description) -> Routes[Operation | Handler]:
+    """Returns the table of all paths: those of the description, and Resource Manager's."""
+    table: Routes[Operation | Handler] = Routes()
+    for operation in description.operations:
+        table.add(operation.method, operation.template, operation)
+    for route in (*groups.ROUTES, *storage_accounts.ROUTES):
+        table.add(*route)
+    return table
+
+
+class Dispatcher:
+    """Finds the handler of a request, and checks the request against the description."""
+
+    def __init__(self, here: Here, description: Description) -> None:
+        self._here, self._description = here, description
+        self._handlers = handlers(description)
+        self._routes = routes(description)
+
+    def prepare(self, request: Incoming, query: dict[str, str], body: bytes, *, dry_run: bool) -> Callable[[], Answer]:
+        """Returns the checked request as something to call.
+
+        Raises:
+            NotFoundError: the path or the subscription does not exist.
+            BadRequestError: the request is wrong.
+        """
+        match = self._match(request.method, request.path, query)
+        if dry_run and not (isinstance(match.target, Operation) and match.target.id == "Jobs_Create"):
+            raise BadRequestError(f"{DRY_RUN} is possible only for creating a job.", code="DryRunNotSupported")
+        _check_subscription(match.names)
+        if "api-version" not in query:
+            raise BadRequestError("The query has no api-version.", code="MissingApiVersionParameter")
+        ask = Ask(request.method, request.path, match.names, query, read_json(body), request.base, dry_run=dry_run)
+        if isinstance(match.target, Operation):
+            return partial(self._handlers[match.target.id], self._here, self._checked(match.target, ask))
+        return partial(match.target, self._here, ask)
+
+    def _checked(self, operation: Operation, ask: Ask) -> Ask:
+        """Returns a request to Batch AI with its values checked, its defaults filled in, and unknown fields dropped."""
+        _check_version(ask.query["api-version"])
+        self._description.check_names(operation, ask.names)
+        query = self._description.read_query(operation, ask.query)
+        value, unknown = self._description.read_body(operation, ask.body)
+        warnings = tuple(f"{at} is not a field of API version {VERSION} and has no effect." for at in unknown)
+        return evolve(ask, query=query, body=value, warnings=warnings)
+
+    def _match(self, method: str, path: str, query: Mapping[str, str]) -> Match[Operation | Handler]:
+        if method == "GET" and paging.TOKEN in query:
+            # Clients follow nextLink with GET, even if they asked for the first page with POST.
+            for tried in ("GET", "POST"):
+                try:
+                    return self._routes.match(tried, path)
+                except BadRequestError:
+                    continue
+        return self._routes.match(method, path)
+
+
+def _check_subscription(names: Mapping[str, str]) -> None:
+    subscription = names.get("subscriptionId") or names.get("subscription")
+    if subscription is not None and subscription.lower() != SUBSCRIPTION:
+        raise NotFoundError(
+            f"The subscription '{subscription}' could not be found; the only one here is {SUBSCRIPTION}.",
+            code="SubscriptionNotFound",
+        )
+
+
+def _check_version(version: str) -> None:
+    if version != VERSION:
+        raise BadRequestError(
+            f"The api-version '{version}' is not supported for Microsoft.BatchAI; {VERSION} is.",
+            code="InvalidApiVersionParameter",
+        )

@@ -1,0 +1,31 @@
+"""The names of hosts under which a client may have asked for something and still mean this service.
+
+They are the machine's own names, and Azure's public ones, which come through the service's proxy. Every other name is a
+web page's attempt to reach the service through a name of its own (DNS rebinding).
+"""
+
+from __future__ import annotations
+
+import re
+
+from batchhvd.wire.facts.hosts import ACCOUNT_NAME, FILE_DOMAIN, LOGIN_HOSTS, MANAGEMENT_HOSTS
+
+_NAMED = [*map(re.escape, (*MANAGEMENT_HOSTS, *LOGIN_HOSTS)), f"{ACCOUNT_NAME}{re.escape(f'.{FILE_DOMAIN}')}"]
+_OURS = re.compile(rf"(127\.0\.0\.1|localhost|\[::1\]|{'|'.join(_NAMED)})(:\d+)?", re.IGNORECASE)
+_PUBLIC = re.compile("|".join(("localhost", *_NAMED)), re.IGNORECASE)
+_FILES = re.compile(rf"{ACCOUNT_NAME}\.file\.", re.IGNORECASE)
+
+
+def is_ours(host: str) -> bool:
+    """Says whether a Host header names this service."""
+    return _OURS.fullmatch(host) is not None
+
+
+def is_public(name: str) -> bool:
+    """Says whether the service's proxy and certificate stand in for a name."""
+    return _PUBLIC.fullmatch(name) is not None
+
+
+def is_for_files(host: str) -> bool:
+    """Says whether a Host header names a storage account's host for files."""
+    return _FILES.match(host) is not None

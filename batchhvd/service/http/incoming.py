@@ -1,0 +1,94 @@
+"""One HTTP request to the control plane as it comes in: its head read at once, query and body when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+from starlette.types import Receive, Scope
+
+from batchhvd.errors import BadRequestError
+
+DRY_RUN = "x-batchhvd-dry-run"
+_LARGEST = 4 * 1024 * 1024
+_WRITES = frozenset({"PUT", "PATCH", "DELETE"})
+
+
+class Incoming:
+    """A request.
+
+    Attributes:
+        method: in upper case.
+        path: as it came, still percent-encoded.
+        headers: header values by lower-cased name.
+        host: the host that the client asked, with its port.
+    """
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self._scope, self._receive = scope, receive
+        self.method: str = scope["method"]
+        self.path: str = scope["raw_path"].decode("latin-1")
+        self.headers: Mapping[str, str] = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+        }
+        self.host = self.headers.get("host", "")
+
+    @property
+    def writes(self) -> bool:
+        """Whether the method changes something."""
+        return self.method in _WRITES
+
+    @cached_property
+    def base(self) -> str:
+        """Scheme and host as the client sees them; a TLS proxy in front of the service reports the scheme."""
+        forwarded = self.headers.get("x-forwarded-proto", "").lower()
+        scheme = forwarded if forwarded in ("http", "https") else self._scope["scheme"]
+        return f"{scheme}://{self.host}"
+
+    @property
+    def plain_path(self) -> str:
+        """The path in lower case, without slashes at its end."""
+        return self.path.lower().rstrip("/")
+
+    def query(self) -> dict[str, str]:
+        """Returns the query's parameters by lower-cased name.
+
+        Raises:
+            BadRequestError: 400, it is not UTF-8, or has more than 100 parameters.
+        """
+        try:
+            text = self._scope["query_string"].decode("ascii")
+            pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=100)
+        except ValueError as error:
+            raise BadRequestError("The query is not UTF-8, or too long.", code="InvalidRequestUri") from error
+        return {name.lower(): value for name, value in pairs}
+
+    async def body(self) -> bytes:
+        """Returns the whole body; empty for requests that only read.
+
+        Raises:
+            BadRequestError: 413, it is too large.
+            ClientDisconnect: the client went away.
+        """
+        body = b""
+        if self.method in ("GET", "HEAD"):
+            return body
+        async for part in Request(self._scope, self._receive).stream():
+            body += part
+            if len(body) > _LARGEST:
+                text = f"The body has more than {_LARGEST} bytes."
+                raise BadRequestError(text, status=413, code="RequestContentTooLarge")
+        return body
+
+    def dry_run(self) -> bool:
+        """Says whether a request is only to be checked; a word that could be meant so must not create anything.
+
+        Raises:
+            BadRequestError: 400, the header says neither true nor false.
+        """
+        word = self.headers.get(DRY_RUN, "false").lower()
+        if word not in ("true", "false"):
+            raise BadRequestError(f"{DRY_RUN} must be true or false, not '{word}'.", code="InvalidHeaderValue")
+        return word == "true"

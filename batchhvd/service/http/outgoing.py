@@ -1,0 +1,50 @@
+"""Answers on their way out: errors as clients read them, bodies as JSON, and which service gave the answer."""
+
+from __future__ import annotations
+
+import json
+
+from starlette.responses import Response as HttpResponse
+from starlette.types import Message, Send
+
+from batchhvd._version import __version__
+from batchhvd.errors import ServiceError
+from batchhvd.service.http.exchange import Answer
+
+
+def refused(error: ServiceError) -> Answer:
+    """Returns an error as an answer."""
+    body: dict[str, object] = {"code": error.code, "message": str(error)}
+    if error.target:
+        body["target"] = error.target
+    if error.details:
+        body["details"] = list(error.details)
+    return Answer(error.status or 400, {"error": body})
+
+
+def failed(request_id: str) -> Answer:
+    """Returns the answer to a request on which the service failed."""
+    text = f"The service failed on this request; its log tells more under {request_id}."
+    return Answer(500, {"error": {"code": "InternalServerError", "message": text}})
+
+
+def render(answer: Answer, request_id: str, *, head: bool) -> HttpResponse:
+    """Returns an answer as an ASGI application; ``head`` leaves the body out."""
+    body = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
+    content = b"" if answer.body is None or head else body
+    response = HttpResponse(content, answer.status, answer.headers)
+    if content and "Content-Type" not in answer.headers:
+        response.headers["Content-Type"] = "application/json; charset=utf-8"
+    response.headers["x-ms-request-id"] = request_id  # the last one: when it has arrived, all have
+    return response
+
+
+def named(send: Send) -> Send:
+    """Returns a ``send`` that adds to each answer which service gave it."""
+
+    async def send_named(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [(b"x-batchhvd-service", __version__.encode()), *message["headers"]]}
+        await send(message)
+
+    return send_named

@@ -1,0 +1,72 @@
+"""The service's folder: held by one process, with a token inside, and the files by which clients find the service."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from batchhvd._version import __version__
+from batchhvd.service.http.exchange import text_of
+
+
+@contextlib.contextmanager
+def lock(root: Path) -> Iterator[bool]:
+    """Holds a root for this process; gives False if another one holds it."""
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(root / "lock", "w", encoding="ascii") as file:
+        yield _taken(file)
+
+
+def _taken(file: IO[str]) -> bool:
+    """Takes the lock in a few tries: a process that only tests the lock holds it for a moment itself."""
+    for pause in (0.02, 0.05, 0.1, 0.2, None):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if pause is not None:
+                time.sleep(pause)
+    return False
+
+
+def forget(root: Path) -> None:
+    """Removes the files by which clients find the service."""
+    for name in ("endpoint", "endpoint-tls", "proxy"):
+        (root / name).unlink(missing_ok=True)
+
+
+def token(root: Path) -> str:
+    """Returns the root's token, created on first use and readable only by its owner."""
+    path = root / "token"
+    if not path.exists():
+        write(path, secrets.token_urlsafe(32), 0o600)
+    return path.read_text(encoding="ascii").strip()
+
+
+def write(path: Path, text: str, mode: int = 0o644) -> None:
+    """Writes a file that readers see complete or not at all."""
+    scratch = path.with_name(f".{path.name}.new")
+    with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w", encoding="utf-8") as file:
+        file.write(text)
+    scratch.replace(path)
+
+
+def announce(root: Path, endpoint: str, engine: str, started: float) -> None:
+    """Writes the files by which clients find the service; the endpoint last, because it means ready.
+
+    Args:
+        root: the service's folder.
+        endpoint: its URL.
+        engine: what runs its jobs.
+        started: when it started, before it looked at any job, in seconds since 1970.
+    """
+    about = {"pid": os.getpid(), "started": text_of(started), "version": __version__, "engine": engine}
+    write(root / "service.json", json.dumps(about) + "\n")
+    write(root / "endpoint", endpoint + "\n")
