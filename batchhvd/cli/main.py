@@ -15,7 +15,6 @@ import click
 from batchhvd._version import __version__
 from batchhvd.cli import (
     cluster,
-    completion,
     doctor,
     experiment,
     group,
@@ -86,9 +85,22 @@ for command in (
     storage.storage,
     share.share,
     job.job,
-    completion.completion,
 ):
     main_group.add_command(command)
+
+
+@main_group.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Prints the completion script of a shell.
+
+    For bash: eval "$(batchhvd completion bash)"
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    if kind is not None:
+        click.echo(kind(main_group, {}, "batchhvd", "_BATCHHVD_COMPLETE").source())
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

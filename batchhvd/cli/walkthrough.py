@@ -56,7 +56,7 @@ class TutorialOptions:
 
 
 @define
-class StepLog:
+class StepPrinter:
     """Prints each step and how long it took.
 
     Attributes:
@@ -120,7 +120,7 @@ def run(options: TutorialOptions, console: Console, *, live: bool = True) -> int
         raise SpecError(problem, remedy="stop it with `batchhvd serve --stop`, or give another --root")
     with ExitStack() as ending:
         try:
-            return _tutorial(options, root, StepLog(console, live), live, ending)
+            return _tutorial(options, root, StepPrinter(console, live), live, ending)
         except KeyboardInterrupt:
             console.print("[yellow]Interrupted:[/yellow] the job was terminated; nothing is left running.")
             return INTERRUPTED
@@ -139,7 +139,7 @@ def _check(options: TutorialOptions) -> None:
         )
 
 
-def _tutorial(options: TutorialOptions, root: Path, steps: StepLog, live: bool, ending: ExitStack) -> int:
+def _tutorial(options: TutorialOptions, root: Path, steps: StepPrinter, live: bool, ending: ExitStack) -> int:
     with steps("service") as say:
         session = batchhvd.local(root, engine=options.engine)
         _clear(session)
@@ -184,7 +184,7 @@ def _end(group: ResourceGroup) -> None:
         group.delete()
 
 
-def _in_group(options: TutorialOptions, root: Path, session: Session, steps: StepLog, live: bool) -> int:
+def _in_group(options: TutorialOptions, root: Path, session: Session, steps: StepPrinter, live: bool) -> int:
     with steps("resource group") as say:
         group = session.create_group("batchai.horovod", location="eastus")
         say(f"{group.name} in {group.location}")
@@ -223,7 +223,7 @@ def _spec(options: TutorialOptions, share: FileShare) -> JobSpec:
     return JobSpec(nodes=options.nodes, task=task, mounts=[mount], logs=mount / "cifar")
 
 
-def _follow(job: Job, options: TutorialOptions, steps: StepLog, live: bool) -> Progress:
+def _follow(job: Job, options: TutorialOptions, steps: StepPrinter, live: bool) -> Progress:
     started = steps.clock()
     steps.console.rule("stdout.txt", style="dim")
     with terminal.Follower(steps.console, ranks=options.nodes, live=live) as follower:
@@ -235,7 +235,7 @@ def _follow(job: Job, options: TutorialOptions, steps: StepLog, live: bool) -> P
 
 
 def _results(
-    options: TutorialOptions, root: Path, job: Job, share: FileShare, progress: Progress, steps: StepLog
+    options: TutorialOptions, root: Path, job: Job, share: FileShare, progress: Progress, steps: StepPrinter
 ) -> int:
     try:
         job.wait(timeout=7200)
@@ -264,7 +264,7 @@ def _keep_logs(job: Job, folder: Path) -> Path:
     return folder
 
 
-def _summary(options: TutorialOptions, progress: Progress, model: Path | None, steps: StepLog) -> None:
+def _summary(options: TutorialOptions, progress: Progress, model: Path | None, steps: StepPrinter) -> None:
     console, table = steps.console, progress.table()
     console.print()
     if table:

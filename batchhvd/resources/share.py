@@ -18,7 +18,8 @@ from batchhvd.resources.base import Parent, Resource
 from batchhvd.resources.file_entry import FileEntry
 from batchhvd.spec.mounts import Mount
 from batchhvd.transfer import copy as transfer
-from batchhvd.transfer.copy import Transfer, TransferProgress
+from batchhvd.transfer.copy import Transfer
+from batchhvd.transfer.meter import TransferProgress
 from batchhvd.transfer.selection import fixed_folder, is_pattern, local_files, matches, target_here, target_in_share
 from batchhvd.wire.models import Document
 

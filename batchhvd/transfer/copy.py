@@ -12,28 +12,21 @@ import hashlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from threading import Event, Lock
 from typing import TYPE_CHECKING
 
-from attrs import define, field, frozen
+from attrs import field, frozen
 
 from batchhvd.errors import ConflictError
+from batchhvd.transfer.checksum import PIECE, PROMISED, WRITTEN, known_md5, md5_of, size_of
+from batchhvd.transfer.meter import Meter, TransferProgress
 
 if TYPE_CHECKING:
     from azure.storage.fileshare import FileProperties, ShareClient, ShareFileClient
 
-PIECE = 4 << 20
-"""Bytes of one request. Source: Azure Files accepts at most 4 MiB in a request, and checks an MD5 up to that size."""
-
-_PROMISED = "batchhvd_md5"  # metadata: the MD5, in hex, that a file will have
-_WRITTEN = "batchhvd_written"  # metadata: when the file with the MD5 of its properties was written
 _AHEAD = 4  # pieces of one file that are in flight at once
 _TRIES = 3  # attempts to download a file that is being written
-
-TransferProgress = Callable[[int, int], None]
-"""Called with the bytes done and the total bytes on each change; from any thread, one call at a time."""
 
 
 @frozen
@@ -62,38 +55,6 @@ class Transfer:
         return f"{self.files} {noun}{same}, {self.bytes} bytes in {self.seconds:.1f} s{rate}"
 
 
-@define
-class _Meter:
-    """Counts bytes over all threads."""
-
-    report: TransferProgress | None
-    total: int = 0
-    done: int = 0
-    sent: int = 0
-    _lock: Lock = field(factory=Lock)
-    _stopped: Event = field(factory=Event)
-
-    def stop(self) -> None:
-        """Prevents further pieces from starting."""
-        self._stopped.set()
-
-    def go_on(self) -> None:
-        """Called before each piece; raises after ``stop``."""
-        if self._stopped.is_set():
-            raise CancelledError
-
-    def expect(self, size: int) -> None:
-        with self._lock:
-            self.total += size
-
-    def add(self, size: int, *, sent: bool = True) -> None:
-        with self._lock:
-            self.done += size
-            self.sent += size if sent else 0
-            if self.report is not None:
-                self.report(self.done, self.total)
-
-
 def upload(
     client: ShareClient,
     sources: Sequence[tuple[Path, str]],
@@ -115,9 +76,9 @@ def upload(
         NotFoundError: a local file does not exist.
         ServiceError: the service rejected a request; what was copied stays, and the next upload resumes after it.
     """
-    meter = _Meter(progress)
+    meter = Meter(progress)
     for source, _ in sources:
-        meter.expect(_size(source))
+        meter.expect(size_of(source))
     for folder in sorted({target.rpartition("/")[0] for _, target in sources} - {""}):
         make_folder(folder)
 
@@ -146,7 +107,7 @@ def download(
         NotFoundError: a file does not exist; no part of it is left here.
         ConflictError: a file kept changing while it was read.
     """
-    meter = _Meter(progress)
+    meter = Meter(progress)
     for _, target in targets:
         target.parent.mkdir(parents=True, exist_ok=True)
 
@@ -158,7 +119,7 @@ def download(
 
 
 def _all(
-    copy: Callable[[Path, str], bool], pairs: Sequence[tuple[Path, str]], meter: _Meter, parallel: int, paths: list[str]
+    copy: Callable[[Path, str], bool], pairs: Sequence[tuple[Path, str]], meter: Meter, parallel: int, paths: list[str]
 ) -> Transfer:
     """Copies all files, and stops early if one fails."""
     started = time.monotonic()
@@ -174,16 +135,16 @@ def _all(
     return Transfer(sum(copied), len(copied) - sum(copied), meter.sent, time.monotonic() - started, tuple(paths))
 
 
-def _upload_one(file: ShareFileClient, source: Path, meter: _Meter) -> bool:
+def _upload_one(file: ShareFileClient, source: Path, meter: Meter) -> bool:
     """Copies one file and returns whether there was anything to copy."""
-    size, digest = _size(source), _md5(source)
+    size, digest = size_of(source), md5_of(source)
     there = _properties(file)
-    if there is not None and there.size == size and _known_md5(there) == digest:
+    if there is not None and there.size == size and known_md5(there) == digest:
         meter.add(size, sent=False)
         return False
     written = _written(file, there, size, digest)
     if written is None:
-        file.create_file(size, metadata={_PROMISED: digest.hex()})
+        file.create_file(size, metadata={PROMISED: digest.hex()})
     missing = [piece for piece in _pieces(0, size) if not _covered(piece, written or ())]
     meter.add(size - sum(end - start for start, end in missing), sent=False)
     _write(file, source, missing, meter)
@@ -198,7 +159,7 @@ def _written(
     file: ShareFileClient, there: FileProperties | None, size: int, digest: bytes
 ) -> list[tuple[int, int]] | None:
     """Returns what an interrupted upload of the same content has written; None if there was none."""
-    if there is None or there.size != size or (there.metadata or {}).get(_PROMISED) != digest.hex():
+    if there is None or there.size != size or (there.metadata or {}).get(PROMISED) != digest.hex():
         return None
     # The method was renamed between the oldest and the newest supported release.
     ranges = file.list_ranges() if hasattr(file, "list_ranges") else file.get_ranges()
@@ -209,7 +170,7 @@ def _covered(piece: tuple[int, int], written: Sequence[tuple[int, int]]) -> bool
     return any(low <= piece[0] and piece[1] <= high for low, high in written)
 
 
-def _write(file: ShareFileClient, source: Path, pieces: Sequence[tuple[int, int]], meter: _Meter) -> None:
+def _write(file: ShareFileClient, source: Path, pieces: Sequence[tuple[int, int]], meter: Meter) -> None:
     """Writes pieces, several at once; with an MD5 for each, the service rejects data that was damaged on the way."""
 
     def write(piece: tuple[int, int]) -> None:
@@ -228,7 +189,7 @@ def _write(file: ShareFileClient, source: Path, pieces: Sequence[tuple[int, int]
             pass
 
 
-def _read_back(file: ShareFileClient, meter: _Meter) -> bytes:
+def _read_back(file: ShareFileClient, meter: Meter) -> bytes:
     digest = hashlib.md5(usedforsecurity=False)
     for piece in _read_ahead(file, file.get_file_properties(), 0, meter):
         digest.update(piece or b"")
@@ -246,15 +207,15 @@ def _keep_promise(file: ShareFileClient, size: int, digest: bytes) -> None:
             f"{file.file_name!r} has {found.size} bytes after {size} were uploaded: another program is "
             "writing it. Upload it again when that has ended"
         )
-    file.set_file_metadata({_WRITTEN: str(found.last_write_time)})
+    file.set_file_metadata({WRITTEN: str(found.last_write_time)})
 
 
-def _download_one(file: ShareFileClient, target: Path, meter: _Meter) -> bool:
+def _download_one(file: ShareFileClient, target: Path, meter: Meter) -> bool:
     """Copies one file and returns whether there was anything to copy."""
     for _ in range(_TRIES):
         there = file.get_file_properties()
         meter.expect(there.size)
-        if target.is_file() and _size(target) == there.size and _known_md5(there) == _md5(target):
+        if target.is_file() and size_of(target) == there.size and known_md5(there) == md5_of(target):
             meter.add(there.size, sent=False)
             return False
         if _fetch(file, there, target, meter):
@@ -266,7 +227,7 @@ def _download_one(file: ShareFileClient, target: Path, meter: _Meter) -> bool:
     )
 
 
-def _fetch(file: ShareFileClient, there: FileProperties, target: Path, meter: _Meter) -> bool:
+def _fetch(file: ShareFileClient, there: FileProperties, target: Path, meter: Meter) -> bool:
     """Writes the file under a temporary name, resuming an earlier attempt, and renames it when it is complete."""
     scratch = target.with_name(f".{target.name}.{_short(there.etag)}.part")
     for stale in set(target.parent.glob(f".{glob.escape(target.name)}.*.part")) - {scratch}:
@@ -290,12 +251,12 @@ def _fetch(file: ShareFileClient, there: FileProperties, target: Path, meter: _M
 
 def _is_whole(file: ShareFileClient, there: FileProperties, scratch: Path) -> bool:
     """Whether the copy is complete and the file has not changed since the copying started."""
-    if _size(scratch) != there.size or file.get_file_properties().etag != there.etag:
+    if size_of(scratch) != there.size or file.get_file_properties().etag != there.etag:
         return False
-    return _known_md5(there) in (b"", _md5(scratch))
+    return known_md5(there) in (b"", md5_of(scratch))
 
 
-def _read_ahead(file: ShareFileClient, there: FileProperties, start: int, meter: _Meter) -> Iterator[bytes | None]:
+def _read_ahead(file: ShareFileClient, there: FileProperties, start: int, meter: Meter) -> Iterator[bytes | None]:
     """Yields the pieces from a byte on, in order, several in flight at once; None if the file was changed."""
 
     def read(piece: tuple[int, int]) -> bytes | None:
@@ -326,25 +287,6 @@ def _properties(file: ShareFileClient) -> FileProperties | None:
         return file.get_file_properties()
     except ResourceNotFoundError:
         return None
-
-
-def _known_md5(there: FileProperties) -> bytes:
-    """Returns the file's MD5; b"" if it is unknown, as for files that a job wrote."""
-    md5 = there.content_settings.content_md5
-    kept = (there.metadata or {}).get(_WRITTEN) == str(there.last_write_time)
-    return bytes(md5) if md5 and kept else b""
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size
-
-
-def _md5(path: Path) -> bytes:
-    digest = hashlib.md5(usedforsecurity=False)
-    with path.open("rb") as data:
-        while piece := data.read(PIECE):
-            digest.update(piece)
-    return digest.digest()
 
 
 def _short(etag: str) -> str:

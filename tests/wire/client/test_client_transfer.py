@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from batchhvd import ConflictError, FileShare, NotFoundError, SpecError, UnavailableError
-from batchhvd.transfer.copy import PIECE
+from batchhvd.transfer.checksum import PIECE
 from tests.support.proxy import Cutter, through
 
 NAMES = ["plain.txt", "with space.txt", "naïve-日本語.h5", "a+b.txt", "50% done.txt", "keras_cifar10_trained_model.h5"]
