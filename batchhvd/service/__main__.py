@@ -92,7 +92,7 @@ class Service:
         )
 
     def run(self) -> None:
-        """Serves until it is to end; what runs goes on without the service."""
+        """Serves until a signal or idleness ends it; jobs go on without the service."""
         # The scheduler's thread gives way to requests after 1 ms instead of 5.
         sys.setswitchinterval(0.001)
         for number in (signal.SIGTERM, signal.SIGINT):

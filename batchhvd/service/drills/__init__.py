@@ -56,7 +56,7 @@ def find(root: Path, job: str) -> Path:
         store.close()
     folder = StoredJob.of(record).folder if record else ""
     if not folder:
-        raise NotFoundError(f"there is no job {job} that has been started", target=job)
+        raise NotFoundError(f"the job {job} does not exist or has not been started", target=job)
     return Path(folder)
 
 

@@ -80,7 +80,7 @@ class Files:
         return path if path.is_dir() else None
 
     def close(self) -> None:
-        """Closes what the service keeps beside the shares."""
+        """Ends the worker threads and closes the sidecar."""
         self._workers.shutdown()
         self._disk.close()
 

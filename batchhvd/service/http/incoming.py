@@ -83,7 +83,7 @@ class Incoming:
         return body
 
     def dry_run(self) -> bool:
-        """Says whether a request is only to be checked; a word that could be meant so must not create anything.
+        """Says whether a request is only to be checked; an unclear word must not create anything.
 
         Raises:
             BadRequestError: 400, the header says neither true nor false.

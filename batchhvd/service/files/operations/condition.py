@@ -40,4 +40,4 @@ def _date(text: str, name: str) -> float:
     try:
         return parsedate_to_datetime(text).timestamp()
     except (TypeError, ValueError, OverflowError):
-        raise refusal("InvalidHeaderValue", f"{name} takes a time as RFC 1123 writes it.") from None
+        raise refusal("InvalidHeaderValue", f"{name} must be a time in the format of RFC 1123.") from None

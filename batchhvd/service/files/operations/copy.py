@@ -35,12 +35,12 @@ def put_from_url(disk: Disk, request: Request) -> Response:
     """Writes a range with the bytes of a range of another file of this service."""
     into, part = asked(request), _source_range(request)
     if into is None or into[0] is None or into[1] is None or into[1] - into[0] != part[1] - part[0]:
-        raise refusal("InvalidHeaderValue", "Both ranges say first and last byte, and are equally long.")
+        raise refusal("InvalidHeaderValue", "Both ranges must name first and last byte and have the same length.")
     if part[1] - part[0] >= RANGE_BYTES:
         raise refusal("RequestBodyTooLarge")
     with _source(disk, request.origin()) as (origin, _):
         if bounds(part, os.fstat(origin).st_size) != part:
-            raise refusal("InvalidRange", "It is outside the source.")
+            raise refusal("InvalidRange", "It lies outside the source.")
         body = os.pread(origin, part[1] - part[0] + 1, part[0])
     with tree.file(disk.share(request.target), request.target.names, os.O_RDWR) as (fd, _):
         check_write(request, os.fstat(fd))
@@ -89,5 +89,5 @@ def _source_range(request: Request) -> tuple[int, int]:
     text = request.required("x-ms-source-range")
     first, dash, last = text.removeprefix("bytes=").partition("-")
     if not (text.startswith("bytes=") and first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
-        raise refusal("InvalidHeaderValue", "x-ms-source-range is written bytes=first-last.")
+        raise refusal("InvalidHeaderValue", "x-ms-source-range must be written bytes=first-last.")
     return int(first), int(last)

@@ -31,7 +31,7 @@ def create(disk: Disk, request: Request) -> Response:
     file of that name open go on reading and writing the old one.
     """
     if request.required("x-ms-type").lower() != "file":
-        raise refusal("InvalidHeaderValue", "x-ms-type is 'file'.")
+        raise refusal("InvalidHeaderValue", "x-ms-type must be 'file'.")
     size = request.number("x-ms-content-length", most=_MOST)
     if request.size > size:
         raise refusal("InvalidHeaderValue", "The body is longer than x-ms-content-length.")
@@ -53,7 +53,7 @@ def enter(disk: Disk, request: Request, place: Spot, staged: Staged, facts: Fact
     if there and request.hurried and there.st_size > _SOON_FREED:
         raise TakesLong
     if there and not request.may_replace:
-        raise refusal("AuthorizationPermissionMismatch", "It lets new files be made, and this one exists.")
+        raise refusal("AuthorizationPermissionMismatch", "It allows only new files, and this one exists.")
     disk.check_room(request.target, os.fstat(staged.fd).st_size - (there.st_size if there else 0))
     changed = time_in(request, "x-ms-file-last-write-time")
     if changed is not None:
@@ -160,7 +160,7 @@ def existing(place: Spot) -> os.stat_result | None:
 
 def _names(request: Request) -> tuple[str, ...]:
     if not request.target.names:
-        raise refusal("InvalidResourceName", "A file has a name; this is the share's root.")
+        raise refusal("InvalidResourceName", "The path names the share's root, not a file.")
     return request.target.names
 
 
@@ -186,7 +186,7 @@ def _content(request: Request, fd: int, about: os.stat_result, headers: dict[str
 def _body(fd: int, status: int, start: int, length: int, headers: dict[str, str], request: Request) -> Response:
     checked = request.header("x-ms-range-get-content-md5").lower() == "true" and status == 206
     if checked and length > RANGE_BYTES:
-        raise refusal("InvalidHeaderValue", "x-ms-range-get-content-md5 goes with ranges of 4 MiB at most.")
+        raise refusal("InvalidHeaderValue", "x-ms-range-get-content-md5 works only with ranges of up to 4 MiB.")
     if length > _IN_MEMORY and not checked:
         headers["content-length"] = str(length)
         return Response(status, headers, Stretch(fd, start, length))

@@ -101,7 +101,7 @@ def time_in(request: Request, name: str) -> int | None:
     except ValueError:
         moment = None
     if not found or not moment or moment < _EPOCH:
-        raise refusal("InvalidHeaderValue", f"{name} takes a time since 1970 as ISO 8601 in UTC.")
+        raise refusal("InvalidHeaderValue", f"{name} must be a time since 1970 in ISO 8601, UTC.")
     return int((moment - _EPOCH).total_seconds()) * _SECOND + int((found[2] or "").ljust(9, "0"))
 
 
@@ -121,5 +121,5 @@ def overrides(query: Mapping[str, str]) -> dict[str, str]:
     }
     found = {header: query[name] for name, header in names.items() if query.get(name)} if "sig" in query else {}
     if any(not value.isprintable() for value in found.values()):
-        raise refusal("InvalidQueryParameterValue", "A header's value is one line of printable characters.")
+        raise refusal("InvalidQueryParameterValue", "A header's value must be one line of printable characters.")
     return found

@@ -54,9 +54,9 @@ def _keeps_time(request: Request) -> bool:
 
 def _check_body(request: Request, length: int) -> None:
     if request.header("x-ms-write").lower() != "update":
-        raise refusal("InvalidHeaderValue", "x-ms-write is 'update' or 'clear'.")
+        raise refusal("InvalidHeaderValue", "x-ms-write must be 'update' or 'clear'.")
     if length > RANGE_BYTES:
         raise refusal("RequestBodyTooLarge")
     if length != request.size:
-        raise refusal("InvalidHeaderValue", "The range's length is not the body's.")
+        raise refusal("InvalidHeaderValue", "The range and the body must have the same length.")
     request.check_md5()

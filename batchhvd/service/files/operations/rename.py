@@ -22,7 +22,7 @@ def rename(disk: Disk, request: Request) -> Response:
     source, target = request.origin(), request.target
     wants_directory = request.query.get("restype") == "directory"
     if (source.account, source.share) != (target.account, target.share) or not target.names:
-        raise refusal("InvalidHeaderValue", "A file or directory is renamed within its share.")
+        raise refusal("InvalidHeaderValue", "A file or directory can only be renamed within its share.")
     share = disk.share(target)
     with tree.spot(share, source.names) as old, tree.spot(share, target.names) as new:
         if stat.S_ISDIR(old.stat().st_mode) != wants_directory:
@@ -44,7 +44,10 @@ def _check_room(request: Request, old: Spot, new: Spot) -> None:
     if stat.S_ISDIR(there.st_mode) or stat.S_ISDIR(old.stat().st_mode):
         raise refusal("ResourceAlreadyExists")
     if request.header("x-ms-file-rename-replace-if-exists").lower() != "true":
-        raise refusal("ResourceAlreadyExists", "Ask to replace it, or choose another name.")
+        raise refusal(
+            "ResourceAlreadyExists",
+            "Send x-ms-file-rename-replace-if-exists: true to replace it, or choose another name.",
+        )
 
 
 def _renamed(disk: Disk, request: Request, place: Spot) -> Facts:

@@ -24,7 +24,7 @@ def asked(request: Request) -> Range | None:
     found = _RANGE.fullmatch(text.strip())
     first, last = (int(found[1]) if found[1] else None, int(found[2] or found[3] or -1)) if found else (None, -1)
     if not found or (first is not None and found[2] and last < first):
-        raise refusal("InvalidHeaderValue", "A range is written bytes=first-last.")
+        raise refusal("InvalidHeaderValue", "A range must be written bytes=first-last.")
     return first, (last if found[2] or found[3] else None)
 
 
@@ -41,5 +41,5 @@ def exact(request: Request) -> tuple[int, int]:
     """Returns first and last byte of the range that a request must name in full."""
     part = asked(request)
     if part is None or part[0] is None or part[1] is None:
-        raise refusal("InvalidHeaderValue", "x-ms-range says first and last byte: bytes=first-last.")
+        raise refusal("InvalidHeaderValue", "x-ms-range must name first and last byte: bytes=first-last.")
     return part[0], part[1]

@@ -31,7 +31,7 @@ _REFUSALS: dict[str, tuple[int, str]] = {
     "NotImplemented": (501, "This service does not support this operation."),
     "OutOfRangeInput": (400, "A value is outside what is allowed."),
     "ParentNotFound": (404, "The directory that should hold it does not exist; create it first."),
-    "RequestBodyTooLarge": (413, "A range carries 4 MiB at most."),
+    "RequestBodyTooLarge": (413, "A range may have at most 4 MiB."),
     "ResourceAlreadyExists": (409, "A file or directory of this name exists already."),
     "ResourceNotFound": (404, "The file or directory does not exist."),
     "ResourceTypeMismatch": (409, "The request needs a directory but found a file, or the other way round."),

@@ -169,7 +169,7 @@ def _target(host: str, raw_path: str) -> Target:
     share = unquote(share)
     if share and not _SHARE.fullmatch(share):
         raise refusal(
-            "InvalidResourceName", "A share is named with 3 to 63 lower-case letters, digits and single hyphens."
+            "InvalidResourceName", "A share's name must have 3 to 63 lower-case letters, digits and single hyphens."
         )
     names = _names(rest)
     if names and not share:
@@ -187,7 +187,7 @@ def _names(rest: str) -> tuple[str, ...]:
         if name in (".", "..") or "\0" in name:
             raise refusal("InvalidResourceName", "'.', '..' and NUL cannot be part of a path.")
         if len(os.fsencode(name)) > 255:
-            raise refusal("InvalidResourceName", "A name takes 255 bytes at most.")
+            raise refusal("InvalidResourceName", "A name may have at most 255 bytes.")
     return names
 
 
@@ -217,5 +217,5 @@ def _query(text: str) -> dict[str, str]:
 
 def _number(text: str, what: str, least: int, most: int, code: str) -> int:
     if not re.fullmatch(r"[0-9]{1,19}", text) or not least <= int(text) <= most:
-        raise refusal(code, f"{what} takes a whole number from {least} to {most}.")
+        raise refusal(code, f"{what} must be a whole number from {least} to {most}.")
     return int(text)

@@ -108,7 +108,9 @@ def _account(query: Mapping[str, str], target: Target) -> tuple[str, Grant]:
 def _service(query: Mapping[str, str], target: Target) -> tuple[str, Grant]:
     levels = {"s": "cdo", "f": "o"}.get(query.get("sr", ""))
     if levels is None or not target.share or query.get("si"):
-        raise refusal("AuthenticationFailed", "The link is not one for this file or share with its own permissions.")
+        raise refusal(
+            "AuthenticationFailed", "The link is not a service link for this file or share with its own permissions."
+        )
     return service_text(query, target), Grant(query.get("sp", ""), levels, manages=False)
 
 
@@ -125,7 +127,7 @@ def _seconds(text: str) -> float:
             return datetime.strptime(text, form).replace(tzinfo=timezone.utc).timestamp()
         except ValueError:
             continue
-    raise refusal("AuthenticationFailed", "A time in the link is not written as ISO 8601 in UTC.")
+    raise refusal("AuthenticationFailed", "A time in the link is not in ISO 8601, UTC.")
 
 
 def _inside(allowed: str, client: str) -> bool:

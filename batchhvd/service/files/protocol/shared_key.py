@@ -44,7 +44,7 @@ def check(request: Request, keys: Sequence[str], now: float) -> None:
         for text in texts(request):
             if same(sign(key, text), signature):
                 return
-    raise refusal("AuthenticationFailed", "The signature is not that of one of the account's keys.")
+    raise refusal("AuthenticationFailed", "The signature was not made with one of the account's keys.")
 
 
 def texts(request: Request) -> Iterator[str]:
@@ -105,6 +105,6 @@ def _check_date(text: str, now: float) -> None:
     try:
         sent = parsedate_to_datetime(text).timestamp()
     except (TypeError, ValueError, OverflowError):
-        raise refusal("AuthenticationFailed", "Send x-ms-date, the time as RFC 1123 writes it.") from None
+        raise refusal("AuthenticationFailed", "Send x-ms-date, the time in the format of RFC 1123.") from None
     if abs(sent - now) > SKEW:
         raise refusal("AuthenticationFailed", "The request's date differs by more than 15 minutes from the service's.")
