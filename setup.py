@@ -1,3 +1,5 @@
+"""For tools that still call setup.py; setup.cfg has everything."""
+
 from setuptools import setup
 
 setup()

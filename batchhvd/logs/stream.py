@@ -40,10 +40,10 @@ class Log(Protocol):
 
 
 class LogStream(Iterator[str]):
-    """Text of a log file as it is written; ends when the job has ended and every byte was read.
+    r"""Text of a log file as it is written; ends when the job has ended and every byte was read.
 
     It survives lost connections and a restart of the service. Text comes in pieces of any length, made of whole
-    characters; ``\\r`` is kept. ``cursor`` counts the bytes returned so far: a new stream with that cursor continues
+    characters; ``\r`` is kept. ``cursor`` counts the bytes returned so far: a new stream with that cursor continues
     after them, in another process too.
 
     Attributes:
@@ -98,7 +98,7 @@ class LogStream(Iterator[str]):
         return next(self._pieces)
 
     def lines(self) -> Iterator[str]:
-        """Yields whole lines without their line ends; a line rewritten with ``\\r`` is its last version."""
+        r"""Yields whole lines without their line ends; a line rewritten with ``\r`` is its last version."""
         rest = ""
         for text in self:
             *whole, rest = (rest + text).split("\n")

@@ -199,12 +199,11 @@ def check_compression() -> object:
 
 def check_accumulation() -> object:
     """Four steps of which every second reduces; the rank's gradients are 1, 3, 5, 7 times its number from 1."""
-    weights, seen = variable([0.0]), []
+    weights = variable([0.0])
     optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0, gradient_accumulation_steps=2))
     with Counting() as reductions:
-        for step in range(4):
-            seen.append((apply(optimizer, [(2 * step + 1) * (hvd.rank() + 1.0)], weights), reductions.count))
-    return seen
+        steps = [(2 * step + 1) * (hvd.rank() + 1.0) for step in range(4)]
+        return [(apply(optimizer, [gradient], weights), reductions.count) for gradient in steps]
 
 
 def check_passes() -> object:
@@ -233,7 +232,7 @@ def check_scaling() -> object:
 
 def check_mixed() -> object:
     """Loss scaling that Keras adds by itself, with an overflow on one rank alone."""
-    with _policy("mixed_float16"):
+    with _Policy("mixed_float16"):
         model = network(hvd.rank())
     compiled(model, hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)))
     x, y = samples(24, 100 + hvd.rank())
@@ -244,7 +243,7 @@ def check_mixed() -> object:
     return {"kind": isinstance(model.optimizer, DistributedLossScale), "after": digest(model), "scale": scale}
 
 
-class _policy:
+class _Policy:
     def __init__(self, name: str) -> None:
         self.name = name
 

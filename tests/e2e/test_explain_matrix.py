@@ -21,8 +21,9 @@ from attrs import define, field
 
 import batchhvd
 from batchhvd import Cluster, ClusterSpec, Experiment, FileShare, Horovod, Job, JobSpec, Session, Workspace
-from batchhvd.advice.explain import Cause, Verdict
+from batchhvd.advice.explain import Verdict
 from batchhvd.service import drills
+from batchhvd.wire.facts.causes import Cause
 from tests.support.faults import processes
 from tests.support.waiting import until
 
@@ -84,7 +85,9 @@ class Place:
     def running(self, what: str, **more: Any) -> tuple[Job, Path]:
         """Submits a job, waits until its ranks have all said that they are up, and returns it with its folder."""
         job = self.submit(f"print('up', flush=True)\n{what}", **more)
-        until(lambda: _said(job).count("up\n") == job.spec.ranks)
+        spec = job.spec
+        assert spec is not None
+        until(lambda: _said(job).count("up\n") == spec.ranks)
         return job, drills.find(self.root, job.id)
 
     def told(self, job: Job) -> dict[str, Any]:

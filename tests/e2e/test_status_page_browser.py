@@ -69,16 +69,27 @@ def chromium() -> Iterator[Any]:
 def page(chromium: Any, root: Path) -> Iterator[Any]:
     """The page as its link opens it; whatever its console complains about, or asks of others, fails the test."""
     context = chromium.new_context(viewport={"width": 1100, "height": 800})
-    opened, wrong = context.new_page(), []
-    opened.set_default_timeout(20_000)
-    opened.on("console", lambda message: message.type in ("error", "warning") and wrong.append(message.text))
-    opened.on("pageerror", lambda error: wrong.append(str(error)))
-    opened.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
+    opened = context.new_page()
+    wrong: list[str] = []
+
+    def complain(message: Any) -> None:
+        if message.type in ("error", "warning"):
+            wrong.append(message.text)
+
+    def dismiss(dialog: Any) -> None:
+        wrong.append(dialog.message)
+        dialog.dismiss()
+
+    def ask(asked: Any) -> None:
+        if not asked.url.startswith((home, "data:")) and asked.url != "about:blank":
+            wrong.append(asked.url)
+
     home = (root / "endpoint").read_text().strip()
-    opened.on(
-        "request",
-        lambda asked: asked.url.startswith((home, "data:")) or asked.url == "about:blank" or wrong.append(asked.url),
-    )
+    opened.set_default_timeout(20_000)
+    opened.on("console", complain)
+    opened.on("pageerror", lambda error: wrong.append(str(error)))
+    opened.on("dialog", dismiss)
+    opened.on("request", ask)
     opened.goto(link(root))
     yield opened
     context.close()
@@ -167,6 +178,6 @@ def test_its_curves_are_those_of_the_client(page: Any) -> None:
             for name in set(record) & {"loss", "accuracy", "val_loss", "val_accuracy"}:
                 # The client also makes something of bars that were torn; what came whole is the same.
                 assert row[name] == pytest.approx(record[name], rel=1e-6 if name.startswith("val_") else 0.05), name
-    record = '{"epoch": 1, "loss": 0.5, "seconds": 3, "ranks": 4}'
-    assert page.evaluate(READ, "{broken\n{}\n" + record) == [{"epoch": 1, "loss": 0.5}]
+    line = '{"epoch": 1, "loss": 0.5, "seconds": 3, "ranks": 4}'
+    assert page.evaluate(READ, "{broken\n{}\n" + line) == [{"epoch": 1, "loss": 0.5}]
     assert [row["loss"] for row in page.evaluate(READ, KERAS2 + KERAS2.replace("0.75", "0.25"))] == [0.25, 0.5]  # again

@@ -1,8 +1,10 @@
 """The command line without a service: help, mistakes, exit codes, output."""
 
 import json
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -19,21 +21,21 @@ DATA = Path(__file__).parents[1] / "data"
 WHERE = ["-g", "g", "-w", "w", "-e", "e", "-c", "c"]
 
 
-def commands(command: click.Command, *names: str):
+def commands(command: click.Command, *names: str) -> Iterator[Any]:
     yield names
     for name, inner in getattr(command, "commands", {}).items():
         yield from commands(inner, *names, name)
 
 
 @pytest.mark.parametrize("names", list(commands(cli.main_group)), ids=" ".join)
-def test_every_command_has_help(names, capsys):
+def test_every_command_has_help(names: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run([*names, "--help"]) == 0
     text = capsys.readouterr().out
     assert text.startswith(f"Usage: {' '.join(['batchhvd', *names])} ")
     assert len(text.splitlines()[2]) > 10
 
 
-def test_the_verbs_are_there():
+def test_the_verbs_are_there() -> None:
     found = set(commands(cli.main_group))
     for kind in ("group", "workspace", "experiment", "cluster", "storage", "share", "job"):
         assert {(kind, verb) for verb in ("create", "show", "list", "delete")} <= found
@@ -62,7 +64,9 @@ def test_the_verbs_are_there():
         (["--endpoint", "http://example.org", "group", "list"], ["https"]),
     ],
 )
-def test_a_mistake_is_said_in_a_line_and_ends_with_2(arguments, words, tmp_path, capsys, monkeypatch):
+def test_a_mistake_is_said_in_a_line_and_ends_with_2(
+    arguments: Any, words: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("AZURE_BATCHAI_STORAGE_ACCOUNT", "BATCHHVD_GROUP"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("BATCHHVD_ROOT", str(tmp_path / "no röot"))
@@ -92,12 +96,12 @@ def test_a_mistake_is_said_in_a_line_and_ends_with_2(arguments, words, tmp_path,
         (errors.EngineMissingError("x"), 1),
     ],
 )
-def test_exit_codes(error, code):
+def test_exit_codes(error: Any, code: int) -> None:
     assert cli.code_of(error) == code
 
 
-def test_ctrl_c_ends_with_130(monkeypatch, capsys):
-    def interrupted(*_, **__):
+def test_ctrl_c_ends_with_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cli.main_group, "main", interrupted)
@@ -105,7 +109,7 @@ def test_ctrl_c_ends_with_130(monkeypatch, capsys):
     assert capsys.readouterr().err == "interrupted\n"
 
 
-def test_numbers_of_nodes():
+def test_numbers_of_nodes() -> None:
     assert nodes(3, None, None) == 3
     assert nodes(None, 0, 4) == AutoScale(0, 4)
     assert nodes(None, None, None) is None
@@ -118,38 +122,38 @@ class Thing:
     """A resource as commands see one."""
 
     name: str
-    document: dict
-    facts: dict
+    document: dict[str, Any]
+    facts: dict[str, Any]
     kind: str = "job"
     id: str = field(default="/the/id")
 
-    def _facts(self):
+    def _facts(self) -> Any:
         return self.facts
 
 
 THING = Thing("a", {"name": "a", "properties": {"executionState": "queued", "n": 1}}, {"state": "queued", "when": None})
 
 
-def test_json_has_the_properties_lifted_to_the_top(capsys):
+def test_json_has_the_properties_lifted_to_the_top(capsys: pytest.CaptureFixture[str]) -> None:
     output.display([THING], "json")
     assert json.loads(capsys.readouterr().out) == [{"id": "/the/id", "name": "a", "executionState": "queued", "n": 1}]
 
 
-def test_a_query_gives_json_and_with_table_a_table(capsys):
+def test_a_query_gives_json_and_with_table_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     output.display(THING, None, output.compiled("executionState"))
     assert capsys.readouterr().out == '"queued"\n'
     output.display([THING], "table", output.compiled("[].{n: n, s: executionState}"))
     assert capsys.readouterr().out == "n  s\n1  queued\n"
 
 
-def test_a_table_loses_nothing_in_a_pipe_but_columns_that_say_nothing(capsys):
+def test_a_table_loses_nothing_in_a_pipe_but_columns_that_say_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     output.display([{"name": "x" * 300, "yes": True, "no": False, "at": None, "list": [1, "ä"]}], None)
     head, row = capsys.readouterr().out.splitlines()
     assert head.split() == ["name", "yes", "list"]
     assert row.split() == ["x" * 300, "yes", "[1,", '"ä"]']
 
 
-def test_an_empty_list_says_so_beside_the_output(capsys):
+def test_an_empty_list_says_so_beside_the_output(capsys: pytest.CaptureFixture[str]) -> None:
     output.display([], None)
     output.display([], "json")
     captured = capsys.readouterr()
@@ -157,12 +161,12 @@ def test_an_empty_list_says_so_beside_the_output(capsys):
     assert captured.err == "none\n"
 
 
-def test_times_are_iso_8601_in_json(capsys):
+def test_times_are_iso_8601_in_json(capsys: pytest.CaptureFixture[str]) -> None:
     output.display({"at": datetime(2026, 1, 2, tzinfo=timezone.utc)}, "json")
     assert json.loads(capsys.readouterr().out) == {"at": "2026-01-02T00:00:00+00:00"}
 
 
-def test_what_few_need_is_no_illness():
+def test_what_few_need_is_no_illness() -> None:
     ok, optional = (
         checkup.CheckResult("a", "ok", "1"),
         checkup.CheckResult("Slurm", "optional", "without sbatch", "apt"),
@@ -171,7 +175,7 @@ def test_what_few_need_is_no_illness():
     assert not checkup.healthy([ok, checkup.CheckResult("Horovod", "missing", "not built", "python -m …")])
 
 
-def test_the_doctor_names_the_package_and_the_command(monkeypatch):
+def test_the_doctor_names_the_package_and_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkup, "_version", lambda name: "" if name == "uvicorn" else "1.0")
     (service,) = [finding for finding in checkup._packages() if finding.what == "service"]
     assert (service.state, service.found) == ("missing", "without uvicorn")
@@ -181,6 +185,6 @@ def test_the_doctor_names_the_package_and_the_command(monkeypatch):
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_scripts(shell, capsys):
+def test_completion_scripts(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["completion", shell]) == 0
     assert "_BATCHHVD_COMPLETE" in capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 import math
 from html.parser import HTMLParser
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -16,31 +17,32 @@ class Thing:
     """A resource as ``display`` sees one."""
 
     name: str
-    facts: dict
-    reasons: tuple = ()
+    facts: dict[str, Any]
+    reasons: tuple[str, ...] = ()
     kind: str = field(default="job")
 
-    def _facts(self):
+    def _facts(self) -> Any:
         return self.facts
 
-    def _reasons(self):
+    def _reasons(self) -> Any:
         return list(self.reasons)
 
 
 class Texts(HTMLParser):
     """Collects texts, and the tags that are open."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
-        self.texts, self.open = [], []
+        self.texts: list[str] = []
+        self.open: list[str] = []
 
-    def handle_starttag(self, tag, attributes):
+    def handle_starttag(self, tag: Any, attributes: Any) -> None:
         self.open.append(tag)
 
-    def handle_endtag(self, tag):
+    def handle_endtag(self, tag: Any) -> None:
         assert self.open.pop() == tag
 
-    def handle_data(self, data):
+    def handle_data(self, data: Any) -> None:
         self.texts.append(data.strip())
 
 
@@ -51,26 +53,26 @@ def texts(html: str) -> list[str]:
     return [text for text in parser.texts if text]
 
 
-def test_a_card_says_what_it_is_and_how_it_stands():
+def test_a_card_says_what_it_is_and_how_it_stands() -> None:
     html = display.card(Thing("cifar", {"state": "running", "exit_code": None, "nodes": "4 running"}))
     assert texts(html) == ["cifar", "job", "state", "●", "running", "nodes", "4 running"]
     assert display.GOOD in html
 
 
-def test_a_card_of_a_failure_says_why():
+def test_a_card_of_a_failure_says_why() -> None:
     html = display.card(Thing("x", {"state": "failed"}, reasons=("rank 2 ended with 3",)))
     assert texts(html)[-1] == "rank 2 ended with 3"
     assert display.BAD in html
 
 
-def test_names_cannot_become_markup():
+def test_names_cannot_become_markup() -> None:
     html = display.card(Thing("<script>&", {"state": "<b>"}, reasons=("<i>",)))
     assert "<script>" not in html
     assert "<i>" not in html
     assert texts(html)[0] == "<script>&"
 
 
-def test_a_table_has_a_row_for_each_and_blanks_for_what_is_unknown():
+def test_a_table_has_a_row_for_each_and_blanks_for_what_is_unknown() -> None:
     html = display.table([Thing("a", {"state": "queued"}), Thing("b", {"exit_code": 0})])
     assert texts(html) == ["job", "state", "exit_code", "a", "●", "queued", "b", "0"]
     assert html.count("<tr>") == 3
@@ -84,10 +86,10 @@ RECORDS = [
 ]
 
 
-def test_curves_are_well_formed_and_go_the_right_way():
+def test_curves_are_well_formed_and_go_the_right_way() -> None:
     root = ElementTree.fromstring(curves.svg(RECORDS))
     lines = [
-        [tuple(map(float, point.split(","))) for point in element.get("points").split()]
+        [tuple(map(float, point.split(","))) for point in element.get("points", "").split()]
         for element in root.iter("{http://www.w3.org/2000/svg}polyline")
     ]
     loss, val_loss, accuracy = lines
@@ -99,13 +101,13 @@ def test_curves_are_well_formed_and_go_the_right_way():
     assert {"2", "0.5", "1", "3", "epoch"} <= {element.text for element in root.iter() if element.text}
 
 
-def test_one_epoch_is_a_point_and_none_is_nothing():
+def test_one_epoch_is_a_point_and_none_is_nothing() -> None:
     assert curves.svg([{"epoch": 1, "loss": 2.0}]).count("<circle") == 1
     assert curves.svg([]) == ""
     assert curves.svg([{"epoch": 1, "seconds": 2.0}]) == ""
 
 
-def test_a_metric_of_any_name_cannot_become_markup():
+def test_a_metric_of_any_name_cannot_become_markup() -> None:
     ElementTree.fromstring(curves.svg([{"epoch": 1, "<f1>&": 2.0}]))
 
 
@@ -113,11 +115,11 @@ def test_a_metric_of_any_name_cannot_become_markup():
     ("values", "line"),
     [([1, 2, 3], "▁▅█"), ([3, 2, 1], "█▅▁"), ([5, 5], "▁▁"), ([], ""), ([1, math.nan, 2], "▁ █")],
 )
-def test_sparklines(values, line):
+def test_sparklines(values: Any, line: str) -> None:
     assert curves.sparkline(values) == line
 
 
-def test_records_show_curves_and_numbers():
+def test_records_show_curves_and_numbers() -> None:
     html = display.records(RECORDS)
     assert "<svg" in html
     assert {"epoch", "loss", "0.5000", "3"} <= set(texts(html))

@@ -28,12 +28,12 @@ class Shown:
 
 def shown(is_terminal: bool) -> Shown:
     file = io.StringIO()
-    width = {"width": 100} if is_terminal else {}
-    return Shown(Console(file=file, force_terminal=is_terminal, color_system=None, _environ={}, **width), file)
+    width = 100 if is_terminal else None
+    return Shown(Console(file=file, force_terminal=is_terminal, color_system=None, _environ={}, width=width), file)
 
 
 @pytest.mark.parametrize(("is_terminal", "live"), [(False, True), (True, False)])
-def test_without_a_terminal_or_without_progress_the_log_passes_as_it_is(is_terminal, live):
+def test_without_a_terminal_or_without_progress_the_log_passes_as_it_is(is_terminal: bool, live: bool) -> None:
     out = shown(is_terminal)
     text = BARS + ENDS + "ä no end"
     with terminal.Follower(out.console, ranks=2, live=live) as follower:
@@ -43,7 +43,7 @@ def test_without_a_terminal_or_without_progress_the_log_passes_as_it_is(is_termi
     assert follower.progress.table() == [{"epoch": 1, "loss": 2.5, "seconds": 9.0}]
 
 
-def test_in_a_terminal_each_writer_has_a_bar_and_each_epoch_a_line():
+def test_in_a_terminal_each_writer_has_a_bar_and_each_epoch_a_line() -> None:
     out = shown(True)
     with terminal.Follower(out.console, ranks=2) as follower:
         follower.write(BARS + "\r")
@@ -57,15 +57,16 @@ def test_in_a_terminal_each_writer_has_a_bar_and_each_epoch_a_line():
     assert out.text.rstrip("\x1b[?25h\n").endswith("bye") or "bye\n" in out.text
 
 
-def test_what_is_waited_for_is_said_until_the_first_bar():
+def test_what_is_waited_for_is_said_until_the_first_bar() -> None:
     out = shown(True)
     with terminal.Follower(out.console) as follower:
         follower.say("queued: waits for 4 idle nodes")
+        assert follower._live is not None
         follower._live.refresh()
         assert "queued: waits for 4 idle nodes" in out.text
 
 
-def test_bars_say_where_each_writer_is():
+def test_bars_say_where_each_writer_is() -> None:
     out = shown(True)
     with terminal.Follower(shown(False).console, ranks=2) as follower:
         follower.write(BARS + "\r")
@@ -78,7 +79,7 @@ def test_bars_say_where_each_writer_is():
     assert "loss 3.2000" in second
 
 
-def test_epochs_are_a_table_with_curves_below():
+def test_epochs_are_a_table_with_curves_below() -> None:
     out = shown(True)
     out.console.print(terminal.epochs([{"epoch": e, "seconds": 1.0, "val_loss": 3 - e, "loss": e / 2} for e in (1, 2)]))
     head, one, two, curves = (line.split() for line in out.text.splitlines())
@@ -87,7 +88,7 @@ def test_epochs_are_a_table_with_curves_below():
     assert curves == ["▁█", "█▁"]
 
 
-def test_rows_align_numbers_and_keep_all_names():
+def test_rows_align_numbers_and_keep_all_names() -> None:
     out = shown(True)
     out.console.print(terminal.rows([{"name": "a", "size": 5}, {"name": "b", "state": "failed", "size": 12345}]))
     head, a, b = out.text.splitlines()
@@ -96,7 +97,7 @@ def test_rows_align_numbers_and_keep_all_names():
     assert "failed" in b
 
 
-def test_many_epochs_fit_into_80_columns():
+def test_many_epochs_fit_into_80_columns() -> None:
     names = ("loss", "accuracy", "val_loss", "val_accuracy", "images_per_second", "seconds")
     file = io.StringIO()
     records = [{"epoch": epoch, **dict.fromkeys(names, 100.0 + epoch)} for epoch in range(1, 101)]

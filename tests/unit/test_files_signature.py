@@ -149,7 +149,7 @@ def test_headers_sorted_by_ascii_are_accepted_too() -> None:
 
 
 def test_a_key_never_shows_in_an_error() -> None:
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match="key") as caught:
         files_sharedkey.sign("not base64!", "text")
     assert "not base64!" not in str(caught.value)
 

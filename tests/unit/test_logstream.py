@@ -1,6 +1,7 @@
 """Following a log: every byte once, whole characters, an end only when there is nothing more to come."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from attrs import define, field
@@ -87,7 +88,7 @@ class World:
             self.now = min([self.now + wait, *(moment for moment in moments if moment > self.now)])
 
 
-def follow(world: World, **options: object) -> LogStream:
+def follow(world: World, **options: Any) -> LogStream:
     return LogStream(world, clock=world, **options)
 
 

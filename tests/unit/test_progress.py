@@ -57,7 +57,7 @@ def mixed(ranks: list[Rank], seed: int = 1) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("style", ["keras2", "keras3", "lines"])
-def test_four_ranks_become_four_bars_and_each_epoch_is_kept(style):
+def test_four_ranks_become_four_bars_and_each_epoch_is_kept(style: str) -> None:
     ranks = [Rank(seed, steps=30, epochs=3, style=style) for seed in range(4)]
     progress = ProgressReader(ranks=4)
     rest = [line for piece in mixed(ranks) for line in progress.feed(piece)]
@@ -70,7 +70,7 @@ def test_four_ranks_become_four_bars_and_each_epoch_is_kept(style):
     assert {record.seconds for record in progress.records} == {43.0}
 
 
-def test_a_writer_keeps_its_bar_where_ranks_differ():
+def test_a_writer_keeps_its_bar_where_ranks_differ() -> None:
     """Two ranks with their own levels of loss never exchange their bars."""
     lines = ["Epoch 1/1\n", "Epoch 1/1\n"]
     for step in range(1, 40):
@@ -82,7 +82,7 @@ def test_a_writer_keeps_its_bar_where_ranks_differ():
         assert [bar.metrics["loss"] for bar in progress.bars] in ([], [2.3], [2.3, 1.9])
 
 
-def test_the_same_text_in_pieces_of_any_size_says_the_same():
+def test_the_same_text_in_pieces_of_any_size_says_the_same() -> None:
     text = "".join(mixed([Rank(seed, steps=5, epochs=2, style="keras3") for seed in range(3)]))
     whole, single = ProgressReader(ranks=3), ProgressReader(ranks=3)
     whole.feed(text)
@@ -92,7 +92,7 @@ def test_the_same_text_in_pieces_of_any_size_says_the_same():
     assert single.bars == whole.bars
 
 
-def test_the_tutorials_own_unreadable_sample_becomes_four_bars():
+def test_the_tutorials_own_unreadable_sample_becomes_four_bars() -> None:
     progress = ProgressReader(ranks=4)
     lines = progress.feed(SAMPLE.read_text(encoding="utf-8")) + progress.close()
     assert lines == ["...", "50000 train samples", "10000 test samples", "Using real-time data augmentation.", "..."]
@@ -101,7 +101,7 @@ def test_the_tutorials_own_unreadable_sample_becomes_four_bars():
     assert {(bar.epoch, bar.epochs, bar.total) for bar in progress.bars} == {(1, 25, 1563)}
 
 
-def test_two_ranks_of_a_real_keras_3_that_drift_apart():
+def test_two_ranks_of_a_real_keras_3_that_drift_apart() -> None:
     """Recorded from two ranks without a common step: one is an epoch ahead, and evaluates while the other trains."""
     progress = ProgressReader(ranks=2)
     progress.feed(RECORDED.read_bytes().decode("utf-8"))
@@ -116,7 +116,7 @@ def test_two_ranks_of_a_real_keras_3_that_drift_apart():
     ]
 
 
-def test_one_ranks_estimate_of_time_keeps_it_apart_in_the_sample():
+def test_one_ranks_estimate_of_time_keeps_it_apart_in_the_sample() -> None:
     """One rank in the sample is four times as fast as the others: its estimates stay one writer's."""
     progress = ProgressReader(ranks=4)
     fast = []
@@ -127,7 +127,7 @@ def test_one_ranks_estimate_of_time_keeps_it_apart_in_the_sample():
     assert len(owners) == 1
 
 
-def test_validation_values_complete_the_epoch_they_follow():
+def test_validation_values_complete_the_epoch_they_follow() -> None:
     progress = ProgressReader(ranks=1)
     bar = "5/5 [====] - 4s 27ms/step - loss: 1.5 - acc: 0.4"
     progress.feed(
@@ -138,7 +138,7 @@ def test_validation_values_complete_the_epoch_they_follow():
     assert progress.bars[0].epoch == 2
 
 
-def test_an_evaluation_at_the_end_is_no_epoch():
+def test_an_evaluation_at_the_end_is_no_epoch() -> None:
     progress = ProgressReader(ranks=1)
     progress.feed("Epoch 1/1\n\r5/5 [====] - 4s 27ms/step - loss: 1.5\n")
     progress.feed("\r 32/10000 [....] - ETA: 3s\r10000/10000 [====] - 5s 500us/step\n")
@@ -148,7 +148,7 @@ def test_an_evaluation_at_the_end_is_no_epoch():
     assert progress.test == {"loss": 1.61, "accuracy": 0.7125}
 
 
-def test_the_one_line_form_of_both_keras():
+def test_the_one_line_form_of_both_keras() -> None:
     progress = ProgressReader(ranks=2)
     for epoch, loss in ((1, 2.0), (2, 1.0)):
         progress.feed(f"Epoch {epoch}/2\n" * 2)
@@ -161,7 +161,7 @@ def test_the_one_line_form_of_both_keras():
     ]
 
 
-def test_the_trainers_own_lines():
+def test_the_trainers_own_lines() -> None:
     progress = ProgressReader(ranks=4)
     progress.feed("  epoch 1/2  step 30/94  loss 1.8000  812 images/s\n")
     (bar,) = progress.bars
@@ -179,7 +179,7 @@ def test_the_trainers_own_lines():
     assert [record.epoch for record in progress.records] == [1, 2]
 
 
-def test_other_output_passes_through():
+def test_other_output_passes_through() -> None:
     progress = ProgressReader()
     text = "hello\r\n  indented\n50%\r100%\nEpoch of change 3/4: see 10/12/2018 - ok\nsaved 1/2 files\n"
     expected = ["hello", "  indented", "100%", "Epoch of change 3/4: see 10/12/2018 - ok", "saved 1/2 files"]
@@ -189,7 +189,7 @@ def test_other_output_passes_through():
     assert progress.bars == ()
 
 
-def test_nan_and_small_numbers_are_numbers():
+def test_nan_and_small_numbers_are_numbers() -> None:
     progress = ProgressReader(ranks=1)
     progress.feed("\r1/2 [.] - ETA: 3s - loss: nan - lr: 1.0000e-04\r")
     assert progress.bars[0].metrics["lr"] == 1e-4

@@ -12,9 +12,9 @@ from attrs import define
 
 import batchhvd
 from batchhvd import ClusterSpec, CustomToolkit, Experiment, JobSpec, Mount, Workspace
-from batchhvd.advice.explain import Cause
 from batchhvd.errors import ServiceError
 from batchhvd.spec.mounts import Volume
+from batchhvd.wire.facts.causes import Cause
 
 ROOT, CLUSTER_ROOT = "$AZ_BATCHAI_JOB_MOUNT_ROOT", "$AZ_BATCHAI_MOUNT_ROOT"
 

@@ -23,7 +23,7 @@ _KERNEL = frozenset(  # kinds of file systems that contain no users' files
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str = "") -> None:
-    """Calls mount(2).
+    """Mounts a file system, by the system call.
 
     Raises:
         OSError: the kernel refused; the error's filename is the target.

@@ -36,6 +36,7 @@ class Finding:
 
 
 def finding(kind: str, node: ast.AST | int, problem: str, remedy: str) -> Finding:
+    """Returns a finding at a node of the syntax tree, or at a line."""
     return Finding(kind, (node if isinstance(node, int) else getattr(node, "lineno", 1),), problem, remedy)
 
 

@@ -20,7 +20,7 @@ from batchhvd.trainer.hvd.world import world
 _Optimizer = TypeVar("_Optimizer", bound="keras.optimizers.Optimizer")
 
 
-def DistributedOptimizer(
+def DistributedOptimizer(  # noqa: N802  # Horovod's own name
     optimizer: _Optimizer,
     name: str | None = None,
     device_dense: str = "",

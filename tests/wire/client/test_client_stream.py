@@ -92,9 +92,7 @@ def test_another_process_goes_on_at_the_cursor(place: Any, writer: str) -> None:
 
 def test_a_byte_arrives_soon(place: Any) -> None:
     job = place.run("for i in $(seq 8); do date +%s.%N; sleep 0.2; done")
-    late = []
-    for text in job.stream():
-        late.append(time.time() - float(text.split()[-1]))
+    late = [time.time() - float(text.split()[-1]) for text in job.stream()]
     assert len(late) > 4
     assert statistics.median(late) < 0.3
 

@@ -22,7 +22,7 @@ from azure.storage.fileshare import (
     generate_share_sas,
 )
 
-from .conftest import ACCOUNT, CLIENT, KEYS, OTHER, Service, code
+from tests.wire.files.conftest import ACCOUNT, CLIENT, KEYS, OTHER, Service, code
 
 KEY = KEYS[ACCOUNT][0]
 

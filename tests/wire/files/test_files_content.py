@@ -16,8 +16,7 @@ from azure.storage.fileshare import ContentSettings, ShareClient
 
 from batchhvd.service.files.disk.disk import Staged
 from batchhvd.service.files.disk.tree import Spot
-
-from .conftest import Service, code
+from tests.wire.files.conftest import Service, code
 
 MIB = 1 << 20
 
@@ -107,9 +106,7 @@ def test_a_range_of_more_than_four_mebibytes_is_refused(service: Service, share:
 
 def test_every_write_changes_the_etag_and_nothing_else_does(share: ShareClient) -> None:
     file = share.get_file_client("f")
-    seen = [file.create_file(4)["etag"]]
-    for _ in range(50):
-        seen.append(file.upload_range(b"same", 0, 4)["etag"])
+    seen = [file.create_file(4)["etag"], *(file.upload_range(b"same", 0, 4)["etag"] for _ in range(50))]
     assert len(set(seen)) == 51
     assert {file.get_file_properties().etag for _ in range(3)} == {seen[-1]}
     file.download_file().readall()

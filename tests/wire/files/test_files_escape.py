@@ -22,8 +22,7 @@ from batchhvd.errors import ServiceError
 from batchhvd.service.files.disk import tree
 from batchhvd.service.files.protocol.sas import account_text
 from batchhvd.service.files.protocol.shared_key import sign
-
-from .conftest import ACCOUNT, KEYS, OTHER, Service
+from tests.wire.files.conftest import ACCOUNT, KEYS, OTHER, Service
 
 SECRET = b"what lies outside of every share"
 

@@ -14,9 +14,8 @@ from typing import Any
 from starlette.types import Message
 
 from batchhvd.service.files.app import Files
-
-from .conftest import ACCOUNT, KEYS
-from .test_files_escape import everything
+from tests.wire.files.conftest import ACCOUNT, KEYS
+from tests.wire.files.test_files_escape import everything
 
 COUNT = int(os.environ.get("BATCHHVD_FUZZ", "1000"))
 METHODS = ["GET", "HEAD", "PUT", "DELETE", "POST", "PATCH", "OPTIONS"]

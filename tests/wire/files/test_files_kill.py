@@ -14,7 +14,7 @@ from pathlib import Path
 from azure.core.exceptions import AzureError
 from azure.storage.fileshare import ShareClient
 
-from .conftest import ACCOUNT, CLIENT, KEYS
+from tests.wire.files.conftest import ACCOUNT, CLIENT, KEYS
 
 SIZE = (9 << 20) + 5
 PROGRAM = """

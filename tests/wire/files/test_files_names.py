@@ -13,7 +13,7 @@ import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.storage.fileshare import ShareClient
 
-from .conftest import Service
+from tests.wire.files.conftest import Service
 
 CASES = Path(__file__).parents[2] / "data" / "storage"
 NAMES = [

@@ -12,7 +12,7 @@ import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
 from azure.storage.fileshare import ShareClient
 
-from .conftest import Service, code
+from tests.wire.files.conftest import Service, code
 
 CASES = Path(__file__).parents[2] / "data" / "storage"
 
