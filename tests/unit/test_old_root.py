@@ -1,6 +1,6 @@
 """A service's folder from before jobs and clusters were kept as values opens, and its jobs go on.
 
-``tests/data/roots/before-issue-12.sql`` is what the service of commit 1382976 left in ``/srv/batchhvd/state.sqlite``: a
+``tests/data/roots/older-root.sql`` is what the service of commit 1382976 left in ``/srv/batchhvd/state.sqlite``: a
 cluster of three nodes, a job that succeeded in its second attempt, one that runs on two nodes, and one that waits.
 """
 
@@ -20,7 +20,7 @@ from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Store
 from tests.support.world import WORKSPACE, Clock, Memory, World
 
-DUMP = Path(__file__).parents[1] / "data" / "roots" / "before-issue-12.sql"
+DUMP = Path(__file__).parents[1] / "data" / "roots" / "older-root.sql"
 LATER = 1_800_000_010.0  # one second after the last tick of that service
 
 
