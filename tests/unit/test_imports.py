@@ -140,6 +140,13 @@ def test_every_room_is_in_the_architecture_page() -> None:
     assert not missing, f"docs/architecture.md does not name {missing}"
 
 
+def test_the_architecture_page_names_files_that_exist() -> None:
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w.-]+/[\w./-]*)`", page))
+    assert len(named) > 40
+    assert not [name for name in named if not (PACKAGE / name).exists() and not (PACKAGE.parent / name).exists()]
+
+
 def test_the_node_runner_needs_the_standard_library_only() -> None:
     for module, path in MODULES.items():
         if room(module).startswith("node"):
