@@ -102,6 +102,6 @@ def test_the_commands_are_all_there() -> None:
 
 @pytest.mark.interpreter
 def test_the_pages_show_the_results_that_the_benchmarks_left() -> None:
-    report = Path(__file__).parents[2] / "benchmarks" / "report.py"
+    report = Path(__file__).parents[3] / "benchmarks" / "report.py"
     done = subprocess.run([sys.executable, report, "--check"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

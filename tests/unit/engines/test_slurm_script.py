@@ -20,7 +20,7 @@ from batchhvd.errors import EngineError
 from batchhvd.node import archive
 from batchhvd.service.job_script import script as from_job_file
 
-CASES = Path(__file__).parents[1] / "data" / "jobs"
+CASES = Path(__file__).parents[2] / "data" / "jobs"
 
 
 LAYOUT = ScriptLayout(python="/usr/bin/python3", runner='"$folder/node-1.pyz"')

@@ -10,7 +10,7 @@ from batchhvd.spec.job import AutoScale, ClusterSpec
 from batchhvd.spec.reading import duration_seconds
 from batchhvd.wire.facts.times import write_duration
 
-CLUSTERS = Path(__file__).parents[1] / "data" / "clusters"
+CLUSTERS = Path(__file__).parents[2] / "data" / "clusters"
 
 
 @pytest.mark.filterwarnings("ignore:.*older API version")

@@ -17,7 +17,7 @@ from batchhvd.cli import printing as output
 from batchhvd.cli.cluster import nodes
 from batchhvd.spec.job import AutoScale
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[2] / "data"
 WHERE = ["-g", "g", "-w", "w", "-e", "e", "-c", "c"]
 
 

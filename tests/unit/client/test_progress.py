@@ -8,8 +8,8 @@ import pytest
 
 from batchhvd.logs.progress import Progress, ProgressReader
 
-RECORDED = Path(__file__).parents[1] / "data" / "keras3-two-ranks.txt"
-SAMPLE = Path(__file__).parents[1] / "data" / "tutorial-output.txt"
+RECORDED = Path(__file__).parents[2] / "data" / "keras3-two-ranks.txt"
+SAMPLE = Path(__file__).parents[2] / "data" / "tutorial-output.txt"
 
 
 class Rank:

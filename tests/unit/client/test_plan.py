@@ -9,7 +9,7 @@ from attrs import evolve, frozen
 from batchhvd import CustomMpi, CustomToolkit, Horovod, InputDirectory, JobSpec, Mount, OutputDirectory, Plan, Volume
 from batchhvd.advice.plan import make
 
-DATA = Path(__file__).parents[1] / "data" / "jobs"
+DATA = Path(__file__).parents[2] / "data" / "jobs"
 SHARE = Mount("store", "myshare", "ext")
 SPEC = JobSpec(
     nodes=4,

@@ -11,7 +11,7 @@ from batchhvd.errors import SpecError
 from batchhvd.trainer import check
 from batchhvd.trainer.check.__main__ import main
 
-SCRIPTS = Path(__file__).parents[1] / "data" / "scripts"
+SCRIPTS = Path(__file__).parents[2] / "data" / "scripts"
 
 RIGHT = """
 import os

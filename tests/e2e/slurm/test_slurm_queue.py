@@ -277,7 +277,7 @@ def test_an_exported_script_runs_by_itself_and_again(slurm: Bed, tmp_path: Path)
 def test_an_ordinary_user_runs_as_himself(slurm: Bed) -> None:
     """A user who is not root, on the login node, with a folder of his own."""
     user = ["setpriv", "--reuid=1", "--regid=1", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"]
-    path = os.pathsep.join(filter(None, sys.path)) + os.pathsep + str(Path(__file__).parents[2])
+    path = os.pathsep.join(filter(None, sys.path)) + os.pathsep + str(Path(__file__).parents[3])
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": path, "BIN": str(slurm.bin)}
     for python in map(os.path.realpath, (sys.executable, "/usr/bin/python3")):
         check = ["sh", "-c", f"test -x {python} && {python} -c 'import batchhvd.engines.slurm'"]

@@ -22,7 +22,7 @@ from batchhvd.spec.job import (
     Volume,
 )
 
-JOBS = Path(__file__).parents[1] / "data" / "jobs"
+JOBS = Path(__file__).parents[2] / "data" / "jobs"
 NAMES = sorted(path.name for path in JOBS.glob("*.json"))
 WITH_ACCOUNT = [name for name in NAMES if "STORAGE_ACCOUNT" in (JOBS / name).read_text()]
 

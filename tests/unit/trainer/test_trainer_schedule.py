@@ -13,7 +13,7 @@ from batchhvd.trainer.data import Data
 from batchhvd.trainer.schedule import one_cycle
 from batchhvd.trainer.shard import Augment
 
-TABLE = Path(__file__).parents[1] / "data" / "scripts" / "epochs_and_rate.json"
+TABLE = Path(__file__).parents[2] / "data" / "scripts" / "epochs_and_rate.json"
 CIFAR = Data("cifar10", np.empty((50_000, 32, 32, 3), np.uint8), None, None, None, classes=10)
 
 

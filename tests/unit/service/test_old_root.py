@@ -20,7 +20,7 @@ from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Store
 from tests.support.world import WORKSPACE, Clock, Memory, World
 
-DUMP = Path(__file__).parents[1] / "data" / "roots" / "older-root.sql"
+DUMP = Path(__file__).parents[2] / "data" / "roots" / "older-root.sql"
 LATER = 1_800_000_010.0  # one second after the last tick of that service
 
 
