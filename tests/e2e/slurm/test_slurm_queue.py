@@ -162,7 +162,7 @@ def test_a_run_that_others_push_aside_starts_again(stage: Stage, whole: Bed) -> 
     assert stage.engine.status([handle])[handle].state == "queued"
     again(whole, handle)
     status = stage.wait(handle, lambda status: status.state in ENDED)
-    assert (status.state, status.attempt) == ("succeeded", 2)
+    assert (status.state, status.attempt) == ("succeeded", 2), status
 
 
 def test_cancelling_a_run_that_waits_to_start_again(stage: Stage, whole: Bed) -> None:
