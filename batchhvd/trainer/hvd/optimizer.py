@@ -14,6 +14,7 @@ import keras
 
 from batchhvd.errors import SpecError
 from batchhvd.trainer.hvd.binding import Compression, Compressor, Op
+from batchhvd.trainer.hvd.optimizer_search import optimizers_of
 from batchhvd.trainer.hvd.reduction import Distributed, DistributedLossScale, Reduction, settle_name
 from batchhvd.trainer.hvd.world import world
 
@@ -149,23 +150,33 @@ def prepare(model: keras.Model) -> None:
     """Prepares the step of a compiled model for several ranks; call it before the step is first compiled.
 
     In mixed float16 Keras puts its own loss scaling on top of a distributed optimizer; it gets a layer too. On
-    TensorFlow the step is not compiled by XLA, which has no operation of Horovod. A warning says if the optimizer does
-    not synchronize.
+    TensorFlow the step is not compiled by XLA, which has no operation of Horovod. A warning names the optimizers that
+    do not synchronize.
     """
-    optimizer = model.optimizer
-    scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
-    if scaled and isinstance(optimizer.inner_optimizer, Distributed):
-        DistributedOptimizer(optimizer)
+    found = optimizers_of(model)
+    for optimizer in found.values():
+        scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+        if scaled and isinstance(optimizer.inner_optimizer, Distributed):
+            DistributedOptimizer(optimizer)
     if world().size > 1 and keras.config.backend() == "tensorflow" and model.jit_compile:
         model.jit_compile = False
-    if broken_wrapper(optimizer):
+    if any(map(broken_wrapper, found.values())):
         warnings.warn(_WARNING, stacklevel=2)
-    elif world().size > 1 and not is_distributed(optimizer):
+    elif world().size > 1 and (alone := undistributed(found)):
         warnings.warn(
             f"{world().size} ranks train this model with an optimizer that is not distributed, so each trains alone. "
-            "Wrap it: optimizer = hvd.DistributedOptimizer(optimizer)",
+            f"Wrap it: optimizer = hvd.DistributedOptimizer(optimizer). Not wrapped: model.{', model.'.join(alone)}",
             stacklevel=2,
         )
+
+
+def undistributed(found: Mapping[str, keras.optimizers.Optimizer]) -> list[str]:
+    """Returns the paths of the optimizers of a model that do not synchronize.
+
+    A model with distributed optimizers of its own does not use the one that ``compile`` gave it by default.
+    """
+    alone = [path for path, optimizer in found.items() if not is_distributed(optimizer)]
+    return [] if alone == ["optimizer"] and len(found) > 1 else alone
 
 
 def is_distributed(optimizer: object) -> bool:
