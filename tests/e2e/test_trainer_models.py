@@ -9,13 +9,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from batchhvd.trainer.measure import ranks
 from tests.e2e.test_horovod_ranks import BACKENDS, every, require
 
 BATTERY = Path(__file__).with_name("model_battery.py")
-CHECKS = ["gan", "gan_by_hand", "hidden_optimizer", "bytes"]
+CHECKS = ["gan", "gan_by_hand", "hidden_optimizer", "bytes", "mixed_batches", "mixed_by_hand", "steps_apart"]
 
 pytestmark = pytest.mark.horovod
 
@@ -57,3 +58,22 @@ def test_bytes_stay_what_they_are(two: Any) -> None:
     found = every(two, "bytes")
     assert found["plain"] == pytest.approx(found["ours"]) == pytest.approx(found["fit"])
     assert found["plain"] > 0.95
+
+
+def test_an_overflow_on_one_rank_is_decided_by_all_without_a_callback(two: Any) -> None:
+    # Seen to fail: rank 1 skipped the step, and rank 0 waited in it for ever.
+    assert every(two, "mixed_batches")["scale"] == 2.0**14
+    assert every(two, "mixed_by_hand") == [[[-1.5], 4.0], [[-1.5], 2.0], [[-4.5], 2.0]]
+
+
+def test_gradients_of_different_steps_never_mix(two: Any) -> None:
+    # Seen to fail: they were averaged.
+    assert every(two, "steps_apart") == [True, True]
+
+
+def test_sparse_gradients_are_accumulated(two: Any) -> None:
+    # Seen to fail on one rank too: "Cannot reconcile tf.cond", and sparse_as_dense changed nothing.
+    if "sparse_accumulation" in two[0]:  # Keras on PyTorch makes no sparse gradients
+        found = every(two, "sparse_accumulation")
+        for sparse, dense in zip(found["sparse"], found["dense"], strict=True):
+            assert np.allclose(sparse, dense, atol=1e-6)

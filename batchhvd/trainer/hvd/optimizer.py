@@ -15,7 +15,7 @@ import keras
 from batchhvd.errors import SpecError
 from batchhvd.trainer.hvd.binding import Compression, Compressor, Op
 from batchhvd.trainer.hvd.optimizer_search import optimizers_of
-from batchhvd.trainer.hvd.reduction import Distributed, DistributedLossScale, Reduction, settle_name
+from batchhvd.trainer.hvd.reduction import Distributed, Reduction, scale_together, settle_name
 from batchhvd.trainer.hvd.world import world
 
 _Optimizer = TypeVar("_Optimizer", bound="keras.optimizers.Optimizer")
@@ -61,14 +61,11 @@ def DistributedOptimizer(
     _check(optimizer, gradient_predivide_factor, process_set, op)
     if broken_wrapper(optimizer):
         warnings.warn(_WARNING, stacklevel=2)
-    if isinstance(optimizer, (Distributed, DistributedLossScale)):
-        return optimizer
+    scale_together()
     inner = optimizer.inner_optimizer if isinstance(optimizer, keras.optimizers.LossScaleOptimizer) else optimizer
-    passes = _accumulate(inner, backward_passes_per_step, average_aggregated_gradients)
     if not isinstance(inner, Distributed):
-        _layer(inner, Distributed, name, {"reduction": Reduction(op, compression, sparse_as_dense, passes)})
-    if inner is not optimizer:
-        _layer(optimizer, DistributedLossScale, name and f"{name}.scale", {})
+        passes = _accumulate(inner, backward_passes_per_step, average_aggregated_gradients)
+        _layer(inner, name, Reduction(op, compression, sparse_as_dense, passes))
     return optimizer
 
 
@@ -80,8 +77,7 @@ _WARNING = (
 
 def broken_wrapper(optimizer: object) -> bool:
     """Returns whether a Keras 3 optimizer has Horovod's own wrapper, which exchanges nothing there."""
-    ours = isinstance(optimizer, (Distributed, DistributedLossScale))
-    return not ours and any(
+    return not is_distributed(optimizer) and any(
         (getattr(member, "__module__", None) or "").startswith("horovod.")
         for kind in type(optimizer).__mro__
         for member in vars(kind).values()
@@ -117,14 +113,12 @@ def _accumulate(optimizer: keras.optimizers.Optimizer, passes: int, average: boo
     return 1 if average else passes
 
 
-def _layer(
-    optimizer: keras.optimizers.Optimizer, layer: type, name: str | None, settings: Mapping[str, object]
-) -> None:
+def _layer(optimizer: keras.optimizers.Optimizer, name: str | None, reduction: Reduction) -> None:
     """Puts a layer on top of the class of an object, and keeps the names under which Keras saves it."""
     base = type(optimizer)
     label = {"reduction_name": f"batchhvd.{name}"} if name else {}
     place = {"__module__": _module(base), "__doc__": base.__doc__}
-    made = type(base.__name__, (layer, base), {**place, **label, **settings})
+    made = type(base.__name__, (Distributed, base), {**place, **label, "reduction": reduction})
     _register(made, base)
     # Not by plain assignment: Keras's and TensorFlow's own __setattr__ would track it as a member.
     object.__setattr__(optimizer, "__class__", made)
@@ -149,15 +143,10 @@ def _register(made: type, base: type) -> None:
 def prepare(model: keras.Model) -> None:
     """Prepares the step of a compiled model for several ranks; call it before the step is first compiled.
 
-    In mixed float16 Keras puts its own loss scaling on top of a distributed optimizer; it gets a layer too. On
-    TensorFlow the step is not compiled by XLA, which has no operation of Horovod. A warning names the optimizers that
-    do not synchronize.
+    On TensorFlow the step is not compiled by XLA, which has no operation of Horovod. A warning names the optimizers
+    that do not synchronize.
     """
     found = optimizers_of(model)
-    for optimizer in found.values():
-        scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
-        if scaled and isinstance(optimizer.inner_optimizer, Distributed):
-            DistributedOptimizer(optimizer)
     if world().size > 1 and keras.config.backend() == "tensorflow" and model.jit_compile:
         model.jit_compile = False
     if any(map(broken_wrapper, found.values())):

@@ -65,16 +65,15 @@ def _digest(variables: Sequence[keras.Variable]) -> int:
 
 
 def _arrays(variables: Sequence[keras.Variable]) -> Iterator[np.ndarray]:
-    """Yields the values; those on a GPU are joined first, because each transfer takes time."""
+    """Yields the values; PyTorch's are joined first, because each transfer from a GPU takes time."""
     if keras.config.backend() == "torch":
         import torch
 
         groups: dict[torch.dtype, list[torch.Tensor]] = {}
-        for variable in variables:
-            if variable.value.is_cuda:
-                groups.setdefault(variable.value.dtype, []).append(variable.value.detach().reshape(-1))
-        yield from (as_array(torch.cat(group)).reshape(-1) for group in groups.values())
-        variables = [variable for variable in variables if not variable.value.is_cuda]
+        for tensor in (getattr(variable, "value", variable) for variable in variables):
+            groups.setdefault(tensor.dtype, []).append(tensor.detach().reshape(-1))
+        yield from (as_array(torch.cat(group)) for group in groups.values())
+        return
     yield from (as_array(variable).reshape(-1) for variable in variables)
 
 
@@ -98,7 +97,7 @@ def _explain(model: keras.Model, when: str, roundings: float) -> None:
 
 
 def _different(variables: Sequence[keras.Variable], roundings: float) -> list[str]:
-    arrays = [as_array(variable).astype("float64") for variable in variables]
+    arrays: list[np.ndarray] = [as_array(variable).astype("float64") for variable in variables]
     low, high = (grouped_allreduce(arrays, "weight_check.values", op=op) for op in (Op.MIN, Op.MAX))
     found = []
     for variable, least, most in zip(variables, low, high, strict=True):
