@@ -88,7 +88,7 @@ def fit(
         seed: decides shuffles and augmentation; the same on all ranks.
         whole: lets every rank pass over all of the data, as the tutorial's script does.
         initial_epoch: the epoch to begin with, counted from 0, for resuming.
-        callbacks: Keras callbacks, called on every rank.
+        callbacks: Keras callbacks, called on every rank; those of Keras that write files on rank 0 only.
         compiled: compiles the whole step and replays it as a CUDA graph; only for PyTorch on an NVIDIA GPU, and for
             models whose step is the same every time and never reads values back to the host.
         progress: called with one line per epoch on rank 0; None prints nothing.
@@ -128,7 +128,7 @@ def fit(
         initial_epoch=initial_epoch,
         validation_data=tested,
         validation_batch_size=VALIDATION_BATCH,
-        callbacks=[*_duties(), *callbacks, watch],
+        callbacks=[*_duties(callbacks), watch],
         verbose=0,
         shuffle=False,
     )
@@ -187,16 +187,23 @@ def _recorded(model: keras.Model) -> RecordedStep:
     return RecordedStep(model)
 
 
-def _duties() -> list[keras.callbacks.Callback]:
-    """Returns what any training on several ranks needs; averaging comes before the callbacks that read metrics."""
-    from batchhvd.trainer.hvd import callbacks
+def _duties(given: Sequence[keras.callbacks.Callback]) -> list[keras.callbacks.Callback]:
+    """Returns what any training on several ranks needs, around the callbacks that were given.
+
+    A model is restored before it is broadcast; metrics are averaged before callbacks read them.
+    """
+    from batchhvd.trainer.hvd import callbacks, writing
     from batchhvd.trainer.hvd.weight_check import WeightCheck
 
     return [
+        *writing.restorers(given),
+        writing.RestoredEpoch(),
         callbacks.BroadcastGlobalVariablesCallback(0),
         WeightCheck(),
         callbacks.AverageMovingStatistics(),
         callbacks.MetricAverageCallback(),
+        *writing.others(given),
+        writing.WrittenFiles(),
     ]
 
 

@@ -16,7 +16,18 @@ from batchhvd.trainer.measure import ranks
 from tests.e2e.test_horovod_ranks import BACKENDS, every, require
 
 BATTERY = Path(__file__).with_name("model_battery.py")
-CHECKS = ["gan", "gan_by_hand", "hidden_optimizer", "bytes", "mixed_batches", "mixed_by_hand", "steps_apart"]
+CHECKS = [
+    "gan",
+    "gan_by_hand",
+    "hidden_optimizer",
+    "bytes",
+    "mixed_batches",
+    "mixed_by_hand",
+    "steps_apart",
+    "writers",
+    "backup",
+    "saving_together",
+]
 
 pytestmark = pytest.mark.horovod
 
@@ -77,3 +88,21 @@ def test_sparse_gradients_are_accumulated(two: Any) -> None:
         found = every(two, "sparse_accumulation")
         for sparse, dense in zip(found["sparse"], found["dense"], strict=True):
             assert np.allclose(sparse, dense, atol=1e-6)
+
+
+def test_callbacks_that_write_do_so_on_rank_0(two: Any) -> None:
+    # Seen to fail with all ranks writing to one path.
+    assert [rank["writers"]["wrote"] for rank in two] == [True, False]
+    assert [rank["writers"]["lines"] for rank in two] == [4, 4]
+    assert len({rank["writers"]["after"] for rank in two}) == 1
+
+
+def test_keras_own_backup_resumes_on_all_ranks(two: Any) -> None:
+    # 48 samples, 2 ranks of 8: 3 steps an epoch, 2 epochs left of 4.
+    found = every(two, "backup")
+    assert (found["steps"], found["gone"]) == (6, True)
+
+
+def test_ranks_that_save_to_one_path_leave_a_whole_file(two: Any) -> None:
+    # Seen to fail without saving.install: BlockingIOError, or a file that cannot be read.
+    assert every(two, "saving_together") == {"whole": 1, "files": ["all.h5", "all.keras", "all.weights.h5"]}

@@ -18,7 +18,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from batchhvd.trainer.hvd import world
+from batchhvd.trainer.hvd import saving, world
 from batchhvd.trainer.hvd.binding import Compression, Op
 from batchhvd.trainer.hvd.collective import (
     allgather,
@@ -29,7 +29,7 @@ from batchhvd.trainer.hvd.collective import (
     broadcast_object,
     grouped_allreduce,
 )
-from batchhvd.trainer.hvd.world import init, is_initialized, shutdown
+from batchhvd.trainer.hvd.world import is_initialized, shutdown
 
 if TYPE_CHECKING:
     from batchhvd.trainer.hvd import callbacks
@@ -85,6 +85,25 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(_LATER[name])
     return module if name == "callbacks" else getattr(module, name)
+
+
+def init(comm: object = None, process_sets: object = None) -> None:
+    """Joins the ranks of this job; with one rank it only notes that there are no others.
+
+    The launcher sets the number of ranks in the environment. A second call has no effect. With several ranks, models
+    are saved beside their path and renamed, so that ranks that save to one path leave one whole file.
+
+    Args:
+        comm, process_sets: Horovod's; only None is supported, which means all ranks.
+
+    Raises:
+        HorovodMissingError: There are several ranks, and Horovod is not installed.
+        HorovodBrokenError: Horovod is installed, but not for this Keras backend or this launcher.
+        SpecError: ``comm`` or ``process_sets`` was given.
+    """
+    world.init(comm, process_sets)
+    if size() > 1:
+        saving.install(rank())
 
 
 def rank() -> int:
