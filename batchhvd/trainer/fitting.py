@@ -7,6 +7,7 @@ first step, averages metrics, keeps statistics such as those of batch normalizat
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from batchhvd.trainer.shard import Augment
 if TYPE_CHECKING:
     import keras
 
-    from batchhvd.trainer.feed import Array, Samples
+    from batchhvd.trainer.feed import Array, Feed, Samples
     from batchhvd.trainer.stopwatch import Stopwatch
     from batchhvd.trainer.torch_cuda import RecordedStep
 
@@ -99,23 +100,25 @@ def fit(
         HorovodMissingError: There are several ranks, and Horovod is not installed for this Keras backend.
     """
     from batchhvd.trainer import hvd
+    from batchhvd.trainer.hvd.weight_check import LATER, check_weights
     from batchhvd.trainer.stopwatch import Stopwatch
 
     hvd.init()
     for optimizer in _optimizers(model, compiled):
         hvd.DistributedOptimizer(optimizer)
-    source = feed(
+    feeding = functools.partial(
+        feed,
         nearby(data),
         batch_size=batch_size,
         rank=hvd.rank(),
         ranks=hvd.size(),
         seed=seed,
         augment=augment,
-        steps=steps_per_epoch,
         first_epoch=initial_epoch,
         whole=whole,
         pictures=pictures,
     )
+    source = _even(feeding, steps_per_epoch, progress)
     tested = None if validation is None else share(nearby(validation), hvd.rank(), hvd.size(), pictures)
     model.train_function = _recorded(model) if compiled else None
     watch = Stopwatch(
@@ -128,11 +131,26 @@ def fit(
         initial_epoch=initial_epoch,
         validation_data=tested,
         validation_batch_size=VALIDATION_BATCH,
-        callbacks=[*_duties(callbacks), watch],
+        callbacks=[*_duties(callbacks, progress), watch],
         verbose=0,
         shuffle=False,
     )
+    check_weights(model, "training", LATER)  # the end of training may have restored others
     return _result(history.history, watch, hvd.size())
+
+
+def _even(feeding: Callable[..., Feed], steps: int | None, progress: Callable[[str], None] | None) -> Feed:
+    """Returns the data of this rank, with as many steps as the rank that has most of them."""
+    from batchhvd.trainer import hvd
+
+    source = feeding(steps=steps)
+    counts = hvd.allgather_object(source.steps, "steps")
+    if len(set(counts)) == 1:
+        return source
+    if progress is not None and hvd.rank() == 0:
+        had = ", ".join(f"rank {rank} {count}" for rank, count in enumerate(counts))
+        progress(f"The ranks have data for different numbers of steps ({had}): all make {max(counts)}")
+    return feeding(steps=max(counts))
 
 
 def evaluate(model: keras.Model, data: Sequence[Array], *, pictures: bool = False) -> dict[str, float]:
@@ -187,12 +205,15 @@ def _recorded(model: keras.Model) -> RecordedStep:
     return RecordedStep(model)
 
 
-def _duties(given: Sequence[keras.callbacks.Callback]) -> list[keras.callbacks.Callback]:
+def _duties(
+    given: Sequence[keras.callbacks.Callback], say: Callable[[str], None] | None
+) -> list[keras.callbacks.Callback]:
     """Returns what any training on several ranks needs, around the callbacks that were given.
 
     A model is restored before it is broadcast; metrics are averaged before callbacks read them.
     """
     from batchhvd.trainer.hvd import callbacks, writing
+    from batchhvd.trainer.hvd.agreement import StopTogether
     from batchhvd.trainer.hvd.weight_check import WeightCheck
 
     return [
@@ -203,6 +224,7 @@ def _duties(given: Sequence[keras.callbacks.Callback]) -> list[keras.callbacks.C
         callbacks.AverageMovingStatistics(),
         callbacks.MetricAverageCallback(),
         *writing.others(given),
+        StopTogether(say),
         writing.WrittenFiles(),
     ]
 

@@ -273,5 +273,57 @@ def check_saving_together(folder: Path) -> object:
     return {"whole": len(set(whole)), "files": sorted(path.name for path in folder.glob("*all*"))}
 
 
+# --- ranks that disagree ---------------------------------------------------------------------------------------------
+
+
+def refused(work: Callable[[], object]) -> str:
+    try:
+        work()
+    except SpecError as error:
+        return str(error)
+    return "silent"
+
+
+def small(variables: int = 4) -> keras.Model:
+    model = battery.network(0)
+    model.layers[0].trainable = variables == 4
+    return battery.compiled(model, hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)))
+
+
+def check_disagreements() -> object:
+    """Each is refused on all ranks, before the first step."""
+    rank, data = hvd.rank(), battery.samples(48, 3)
+    found = {
+        "steps": lambda: battery.train(small(), count=24 + 8 * rank),
+        "epochs": lambda: fit(small(), data, epochs=2 + rank, batch_size=8, progress=None),
+        "first": lambda: fit(small(), data, epochs=3, initial_epoch=rank, batch_size=8, progress=None),
+        "variables": lambda: fit(small(4 - 2 * rank), data, batch_size=8, progress=None),
+    }
+    return {name: refused(work) for name, work in found.items()}
+
+
+def check_uneven() -> object:
+    """Data of different lengths: `fit` lets all ranks make the same steps."""
+    lines: list[str] = []
+    model = small()
+    data = battery.samples(32 + 32 * hvd.rank(), 3)
+    result = fit(model, data, epochs=2, batch_size=8, progress=lines.append)
+    few = fit(small(), battery.samples(1, 3), batch_size=8, progress=None)  # fewer samples than ranks
+    return {"steps": result.steps, "after": battery.digest(model), "few": few.steps, "lines": lines[:1]}
+
+
+def check_stopping() -> object:
+    """Rank 1 wants to stop within the second of five epochs."""
+
+    class Stop(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            if hvd.rank() == 1 and batch == 1 and self.model.optimizer.iterations > 3:
+                self.model.stop_training = True
+
+    model = small()
+    result = fit(model, battery.samples(48, 3), epochs=5, batch_size=8, callbacks=[Stop()], progress=None)
+    return {"steps": result.steps, "after": battery.digest(model)}
+
+
 if __name__ == "__main__":
     raise SystemExit(battery.main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:], globals()))

@@ -17,16 +17,8 @@ from tests.e2e.test_horovod_ranks import BACKENDS, every, require
 
 BATTERY = Path(__file__).with_name("model_battery.py")
 CHECKS = [
-    "gan",
-    "gan_by_hand",
-    "hidden_optimizer",
-    "bytes",
-    "mixed_batches",
-    "mixed_by_hand",
-    "steps_apart",
-    "writers",
-    "backup",
-    "saving_together",
+    *("gan", "gan_by_hand", "hidden_optimizer", "bytes", "mixed_batches", "mixed_by_hand", "steps_apart"),
+    *("writers", "backup", "saving_together", "disagreements", "uneven", "stopping"),
 ]
 
 pytestmark = pytest.mark.horovod
@@ -106,3 +98,47 @@ def test_keras_own_backup_resumes_on_all_ranks(two: Any) -> None:
 def test_ranks_that_save_to_one_path_leave_a_whole_file(two: Any) -> None:
     # Seen to fail without saving.install: BlockingIOError, or a file that cannot be read.
     assert every(two, "saving_together") == {"whole": 1, "files": ["all.h5", "all.keras", "all.weights.h5"]}
+
+
+def test_ranks_that_disagree_are_named_before_the_first_step(two: Any) -> None:
+    # Seen to fail: each ended in Horovod's "has been shut down", or waited for ever.
+    found = every(two, "disagreements")
+    assert "same steps per epoch, but rank 0 has 3; rank 1 has 4" in found["steps"]
+    assert "same number of epochs, but rank 0 has 2; rank 1 has 3" in found["epochs"]
+    assert "same first epoch, but rank 0 has 1; rank 1 has 2" in found["first"]
+    assert "same trainable variables, but rank 0 has 4 (8x6, 6, 6x3, 3); rank 1 has 2 (6x3, 3)" in found["variables"]
+
+
+def test_uneven_data_is_evened_out_in_fit_and_said(two: Any) -> None:
+    assert [rank["uneven"]["steps"] for rank in two] == [8, 8]
+    assert [rank["uneven"]["few"] for rank in two] == [1, 1]
+    assert len({rank["uneven"]["after"] for rank in two}) == 1
+    assert two[0]["uneven"]["lines"] == [
+        "The ranks have data for different numbers of steps (rank 0 2, rank 1 4): all make 4"
+    ]
+
+
+def test_a_rank_that_stops_early_stops_all_after_the_epoch(two: Any) -> None:
+    # Seen to fail: the other rank waited for its gradients.
+    assert every(two, "stopping")["steps"] == 6
+
+
+LEAVING = """
+import numpy as np, keras
+from batchhvd.trainer import hvd
+hvd.init()
+optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))
+model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+model.compile(optimizer, "mse")
+for step in range(5 - 2 * hvd.rank()):
+    model.train_on_batch(np.ones((4, 2)), np.ones(4))
+"""
+
+
+def test_a_rank_that_leaves_early_is_named(tmp_path: Path) -> None:
+    # Seen to fail: rank 0 ended with "Horovod has been shut down", and nothing named rank 1.
+    require("torch")
+    first, second = ranks.run(ranks.python("-c", LEAVING), 2, variables={"KERAS_BACKEND": "torch"}, timeout=60)
+    assert (first.exit_code, second.exit_code) == (1, 0)
+    last = first.output.rstrip().splitlines()[-1]
+    assert last.startswith("batchhvd: before this, rank 1 had ended: it made fewer steps"), first.output

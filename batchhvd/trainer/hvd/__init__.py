@@ -18,7 +18,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from batchhvd.trainer.hvd import saving, world
+from batchhvd.trainer.hvd import departure, saving, world
 from batchhvd.trainer.hvd.binding import Compression, Op
 from batchhvd.trainer.hvd.collective import (
     allgather,
@@ -101,9 +101,11 @@ def init(comm: object = None, process_sets: object = None) -> None:
         HorovodBrokenError: Horovod is installed, but not for this Keras backend or this launcher.
         SpecError: ``comm`` or ``process_sets`` was given.
     """
+    before = is_initialized()
     world.init(comm, process_sets)
-    if size() > 1:
+    if size() > 1 and not before:
         saving.install(rank())
+        departure.watch(rank(), size())
 
 
 def rank() -> int:

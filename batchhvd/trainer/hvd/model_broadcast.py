@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import keras
 
 from batchhvd.errors import SpecError
+from batchhvd.trainer.hvd.agreement import EqualStart
 from batchhvd.trainer.hvd.collective import broadcast_object
 from batchhvd.trainer.hvd.optimizer import prepare, undistributed
 from batchhvd.trainer.hvd.optimizer_search import optimizers_of
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+class BroadcastGlobalVariablesCallback(EqualStart):
     """Sends the weights and the optimizer's state of one rank to all ranks before the first step.
 
     Put it first in the list, also after a checkpoint was restored. A model that its first batch would build is built
     from the shape of that batch; if the shape is unknown, the broadcast follows the first step. After the first step
     the weights of all ranks are compared, unless a warning has said already that an optimizer is not distributed.
+    Epochs, steps and trained variables of all ranks must be the same, or training ends before the first step.
 
     Args:
         root_rank: the rank whose state is sent.
@@ -47,6 +49,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
     def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:
         """Broadcasts, or schedules the broadcast if the model is not built yet."""
         self.done = self.compared = False
+        super().on_train_begin(logs)
         if _is_built(self.model):
             self._broadcast()
         else:
