@@ -212,20 +212,20 @@ def _duties(
 
     A model is restored before it is broadcast; metrics are averaged before callbacks read them.
     """
-    from batchhvd.trainer.hvd import callbacks, writing
+    from batchhvd.trainer.hvd import callbacks, files
     from batchhvd.trainer.hvd.agreement import StopTogether
     from batchhvd.trainer.hvd.weight_check import WeightCheck
 
     return [
-        *writing.restorers(given),
-        writing.RestoredEpoch(),
+        *files.restorers(given),
+        files.RestoredEpoch(),
         callbacks.BroadcastGlobalVariablesCallback(0),
         WeightCheck(),
         callbacks.AverageMovingStatistics(),
         callbacks.MetricAverageCallback(),
-        *writing.others(given),
+        *files.others(given),
         StopTogether(say),
-        writing.WrittenFiles(),
+        files.WrittenFiles(),
     ]
 
 

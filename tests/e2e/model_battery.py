@@ -273,6 +273,62 @@ def check_saving_together(folder: Path) -> object:
     return {"whole": len(set(whole)), "files": sorted(path.name for path in folder.glob("*all*"))}
 
 
+# --- Horovod's names -------------------------------------------------------------------------------------------------
+
+
+def check_page_loop() -> object:
+    """The loop that docs/trainer.md shows."""
+    page = (Path(__file__).parents[2] / "docs" / "trainer.md").read_text(encoding="utf-8")
+    code = page.split("<!-- loop -->\n```python\n")[1].split("```")[0]
+    names: dict[str, Any] = {}
+    exec(code, names)
+    return {"after": battery.digest(names["model"]), "steps": int(names["optimizer"].iterations)}
+
+
+def check_tape() -> object:
+    """A loop as in Horovod's examples for TensorFlow, eager and compiled, from each rank's own start."""
+    import tensorflow as tf
+
+    found = {}
+    for compiled in (False, True):
+        model, optimizer = battery.network(hvd.rank()), keras.optimizers.SGD(0.1)
+        x, y = battery.samples(8, 100 + hvd.rank())
+
+        def step(first: bool, x: Any = x, y: Any = y, model: Any = model, optimizer: Any = optimizer) -> None:
+            with tf.GradientTape() as tape:
+                loss = keras.losses.SparseCategoricalCrossentropy()(y, model(x))
+            tape = hvd.DistributedGradientTape(tape)
+            optimizer.apply_gradients(
+                zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables, strict=True)
+            )
+
+        run = tf.function(step) if compiled else step
+        run(True)
+        hvd.broadcast_variables(model.variables, root_rank=0)
+        hvd.broadcast_variables(optimizer.variables, root_rank=0)
+        run(False)
+        run(False)
+        found[str(compiled)] = battery.digest(model)
+    return found
+
+
+def check_exchanges(folder: Path) -> object:
+    """The less usual operations."""
+    rank = hvd.rank()
+    parts, counts = hvd.alltoall(np.arange(3, dtype="float32") + 10 * rank, splits=[1, 2])
+    hvd.start_timeline(str(folder / f"timeline-{rank}.json"))
+    scattered = hvd.reducescatter(np.array([1.0, 3.0]) * (rank + 1), op=hvd.Sum)
+    hvd.stop_timeline()
+    return {
+        "alltoall": np.asarray(parts).tolist(),
+        "counts": np.asarray(counts).tolist(),
+        "reducescatter": np.asarray(scattered).tolist(),
+        "even": hvd.alltoall([rank, rank]).tolist(),
+        "same": hvd.is_homogeneous() and hvd.gloo_enabled() and not hvd.mpi_threads_supported(),
+        "different": refused(lambda: hvd.broadcast_variables([battery.variable([0.0] * (rank + 1))])),
+    }
+
+
 # --- ranks that disagree ---------------------------------------------------------------------------------------------
 
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import keras
 
 from batchhvd.errors import SpecError
 from batchhvd.trainer.hvd.collective import allgather_object
 from batchhvd.trainer.hvd.world import world
+
+if TYPE_CHECKING:
+    from batchhvd.trainer.hvd.binding import Tensor
 
 #: What ranks compare, by a name that is shown to users.
 Facts: TypeAlias = "Mapping[str, int | str | None]"
@@ -64,8 +67,13 @@ def trained(model: keras.Model) -> str | None:
     """
     if not model.built or not model.weights:
         return None
-    shapes = ["x".join(map(str, variable.shape)) or "1" for variable in model.trainable_variables]
-    return f"{len(shapes)} ({', '.join(shapes)})"
+    return shapes(model.trainable_variables)
+
+
+def shapes(variables: Sequence[keras.Variable | Tensor]) -> str:
+    """Returns how many variables there are, and the shape of each."""
+    each = ["x".join(map(str, variable.shape)) or "1" for variable in variables]
+    return f"{len(each)} ({', '.join(each)})"
 
 
 class EqualStart(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import keras
 
 from batchhvd.errors import SpecError
-from batchhvd.trainer.hvd.agreement import EqualStart
+from batchhvd.trainer.hvd.agreement import EqualStart, require_agreement, shapes
 from batchhvd.trainer.hvd.collective import broadcast_object
 from batchhvd.trainer.hvd.optimizer import prepare, undistributed
 from batchhvd.trainer.hvd.optimizer_search import optimizers_of
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy as np
+    import tensorflow as tf
+    import torch
 
 
 class BroadcastGlobalVariablesCallback(EqualStart):
@@ -105,20 +107,37 @@ def broadcast_model(model: keras.Model, root_rank: int = 0) -> None:
     variables = {id(variable): variable for variable in model.weights}
     for optimizer in optimizers_of(model).values():
         variables |= {id(variable): variable for variable in optimizer.variables}
-    _send(list(variables.values()), root_rank)
+    broadcast_variables(list(variables.values()), root_rank)
 
 
-def _send(variables: Sequence[keras.Variable], root_rank: int) -> None:
+def broadcast_variables(variables: Sequence[keras.Variable | tf.Variable | torch.Tensor], root_rank: int = 0) -> None:
+    """Sends the values of variables from one rank to all ranks.
+
+    Args:
+        variables: as many of the same shapes on all ranks, for example ``model.variables`` or ``optimizer.variables``.
+        root_rank: the rank whose values are sent.
+
+    Raises:
+        SpecError: The ranks have different variables; raised on every rank.
+    """
+    variables = list(variables)
+    require_agreement({"variables": shapes(variables)})
+    _send(variables, root_rank)
+
+
+def _send(variables: Sequence[keras.Variable | tf.Variable | torch.Tensor], root_rank: int) -> None:
     if world().size == 1:
         return
     mine = world().rank == root_rank
     sent: list[np.ndarray] = [as_array(variable) for variable in variables] if mine else []
     received = broadcast_object(sent, root_rank, "variables")
-    if len(received) != len(variables):
-        raise SpecError(
-            f"rank {root_rank} has {len(received)} variables and rank {world().rank} has {len(variables)}",
-            remedy="build the same model on all ranks",
-        )
     if not mine:
         for variable, array in zip(variables, received, strict=True):
-            variable.assign(array)
+            _assign(variable, array)
+
+
+def _assign(variable: keras.Variable | tf.Variable | torch.Tensor, array: np.ndarray) -> None:
+    if hasattr(variable, "assign"):
+        variable.assign(array)
+    else:
+        variable.data.copy_(keras.ops.convert_to_tensor(array))
