@@ -123,6 +123,7 @@ def trained(
         epochs=epochs,
         batch_size=batch,
         augment=augment,
+        pictures=True,
         seed=seed,
         compiled=compiled,
         progress=None,
@@ -179,7 +180,9 @@ def compared(data: datasets.Data, compiled: bool, alone: bool) -> Row:
         )
         model.compile(keras.optimizers.AdamW(1e-3), "categorical_crossentropy", metrics=["accuracy"], jit_compile=False)
         pictures = data.x_train[:3000], train.one_hot(data.y_train[:3000], 10)
-        result = fit(model, pictures, batch_size=250, augment=Augment(4, True), compiled=kind, progress=None)
+        result = fit(
+            model, pictures, batch_size=250, augment=Augment(4, True), pictures=True, compiled=kind, progress=None
+        )
         weights.append(np.concatenate([keras.ops.convert_to_numpy(w).ravel() for w in model.weights]))
     torch_cuda.RecordedStep = RECORDED_STEP
     difference = float(np.linalg.norm(weights[0] - weights[1]) / np.linalg.norm(weights[0]))
@@ -203,7 +206,7 @@ def together(data: datasets.Data, options: argparse.Namespace) -> Iterator[Row]:
             type(optimizer).reduction = Nothing()
         model.compile(optimizer, "categorical_crossentropy", metrics=["accuracy"], jit_compile=False)
         pictures = data.x_train[:6000], train.one_hot(data.y_train[:6000], 10)
-        result = fit(model, pictures, epochs=2, batch_size=250, compiled=backend.gpu(), progress=None)
+        result = fit(model, pictures, epochs=2, batch_size=250, pictures=True, compiled=backend.gpu(), progress=None)
         weights = b"".join(np.ascontiguousarray(weight).tobytes() for weight in model.get_weights())
         digests = hvd.allgather_object(sha256(weights).hexdigest())
         yield {
@@ -287,7 +290,7 @@ class Trial:
     def run(self, *, rate: float, warmup: float, epochs: int, augment: Augment, seed: int) -> Row:
         """Trains from new weights and returns the figures."""
         self._forget(seed)
-        source = feed(self.arrays, batch_size=self.batch, rank=0, ranks=1, seed=seed, augment=augment)
+        source = feed(self.arrays, batch_size=self.batch, rank=0, ranks=1, seed=seed, augment=augment, pictures=True)
         cycle = functools.partial(one_cycle, steps=epochs * source.steps, peak=rate, warmup=warmup)
         began = time.perf_counter()
         run = self.model.fit(

@@ -54,13 +54,14 @@ def main() -> None:
         epochs=plan.epochs,
         batch_size=plan.batch,
         augment=train.augmentation(plan, data),
+        pictures=True,
         whole=plan.faithful,
         initial_epoch=train.resumed(settings, model),
         callbacks=train.writers(settings),
         compiled=backend.compiled(settings.step),
     )
 
-    scores = result.metrics or evaluate(model, (data.x_test, y_test))  # nothing was left to train after --resume
+    scores = result.metrics or evaluate(model, (data.x_test, y_test), pictures=True)  # after --resume, nothing was left
 
     # HOROVOD: only rank 0 saves and prints.
     if hvd.rank() == 0:

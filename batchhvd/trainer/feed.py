@@ -57,6 +57,7 @@ def feed(
     steps: int | None = None,
     first_epoch: int = 0,
     whole: bool = False,
+    pictures: bool = False,
 ) -> Feed:
     """Reduces ``data`` to the part of one rank.
 
@@ -69,6 +70,7 @@ def feed(
         steps: steps of one epoch; None passes over the data once. Required if the length of the data is unknown.
         first_epoch: the epoch to begin with, counted from 0, for resuming.
         whole: lets every rank pass over all of the arrays, as the tutorial's script does.
+        pictures: divides ``x`` by 255; only for arrays.
 
     Raises:
         SpecError: The data is not of a known kind, or its length is unknown and ``steps`` is None.
@@ -77,10 +79,12 @@ def feed(
         data = tuple(array if _on_gpu(array) else np.asarray(array) for array in data)
         shard = Shard(_length(data), batch_size, rank, ranks, seed, whole)
         count = steps or shard.steps
-        return Feed(_array_source(data, shard, augment, first_epoch * count), count, batch_size)
-    if augment is not None:
-        kind = type(data).__name__
-        raise SpecError(f"augment is for arrays, not for {kind}", remedy="augment where the batches are made")
+        return Feed(_array_source(data, shard, augment, first_epoch * count, pictures), count, batch_size)
+    if augment is not None or pictures:
+        raise SpecError(
+            f"augment and pictures are for arrays, not for {type(data).__name__}",
+            remedy="augment and scale where the batches are made",
+        )
     if _is(data, "tensorflow", "DatasetV2"):
         return _tf_feed(data, rank, ranks, steps, first_epoch, batch_size)
     if _is(data, "torch", "DataLoader"):
@@ -88,20 +92,26 @@ def feed(
     raise SpecError(f"cannot train on {type(data).__name__}", remedy="give arrays, a tf.data.Dataset or a DataLoader")
 
 
-def share(arrays: Sequence[Array], rank: int, ranks: int) -> Batch:
-    """Returns this rank's part of arrays that are read once, in order; pictures are scaled to 0 to 1.
+def share(arrays: Sequence[Array], rank: int, ranks: int, pictures: bool = False) -> Batch:
+    """Returns this rank's part of arrays that are read once, in order.
 
     With more ranks than samples the surplus ranks get samples a second time, so that no rank is idle.
+
+    Args:
+        arrays: ``x`` and others with one row per sample.
+        rank, ranks: this rank, and the number of ranks.
+        pictures: divides ``x`` by 255.
     """
     part = slice(rank % len(arrays[0]), None, ranks)
     x, *others = (array[part] for array in arrays)
-    return (_scaled(x), *others)
+    return (_scaled(x) if pictures else x, *others)
 
 
 def _scaled(x: Array) -> Array:
-    if x.dtype == np.uint8:
-        return x * np.float32(1 / 255)
-    return x * (1 / 255) if "uint8" in str(x.dtype) else x  # a PyTorch tensor becomes float32 by itself
+    """Returns pictures with values 0 to 255 as values 0 to 1."""
+    if isinstance(x, np.ndarray):
+        return x * np.float32(1 / 255) if x.dtype.kind in "iu" else x * x.dtype.type(1 / 255)
+    return x * (1 / 255)  # a PyTorch tensor becomes float32 by itself
 
 
 def _is(data: object, package: str, name: str) -> bool:
@@ -120,12 +130,14 @@ def _length(arrays: Sequence[Array]) -> int:
     return int(lengths.pop())
 
 
-def _array_source(arrays: Batch, shard: Shard, augment: Augment | None, start: int) -> keras.utils.PyDataset:
+def _array_source(
+    arrays: Batch, shard: Shard, augment: Augment | None, start: int, pictures: bool
+) -> keras.utils.PyDataset:
     if _on_gpu(arrays[0]):
         from batchhvd.trainer.torch_cuda import batch
     else:
         batch = _in_memory
-    return endless(lambda step: batch(arrays, shard, augment, start + step))
+    return endless(lambda step: batch(arrays, shard, augment, start + step, pictures))
 
 
 def _on_gpu(array: object) -> bool:
@@ -147,11 +159,13 @@ def endless(batch: Callable[[int], Batch]) -> keras.utils.PyDataset:
     return Endless()
 
 
-def _in_memory(arrays: Sequence[np.ndarray], shard: Shard, augment: Augment | None, step: int) -> Batch:
+def _in_memory(
+    arrays: Sequence[np.ndarray], shard: Shard, augment: Augment | None, step: int, pictures: bool = False
+) -> Batch:
     x, *others = arrays
     numbers, _ = shard.at(step)
     chosen = x[numbers] if augment is None else _augmented(x, shard, augment, step)
-    return (_scaled(chosen), *(array[numbers] for array in others))
+    return (_scaled(chosen) if pictures else chosen, *(array[numbers] for array in others))
 
 
 def _augmented(x: np.ndarray, shard: Shard, augment: Augment, step: int) -> np.ndarray:

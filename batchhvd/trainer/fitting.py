@@ -7,19 +7,21 @@ first step, averages metrics, keeps statistics such as those of batch normalizat
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
 
+from batchhvd.errors import SpecError
 from batchhvd.trainer.feed import feed, share
 from batchhvd.trainer.shard import Augment
 
 if TYPE_CHECKING:
     import keras
 
-    from batchhvd.trainer.feed import Array, Samples
+    from batchhvd.trainer.feed import Array, Feed, Samples
     from batchhvd.trainer.stopwatch import Stopwatch
     from batchhvd.trainer.torch_cuda import RecordedStep
 
@@ -60,6 +62,7 @@ def fit(
     batch_size: int = 32,
     steps_per_epoch: int | None = None,
     augment: Augment | None = None,
+    pictures: bool = False,
     seed: int = 0,
     whole: bool = False,
     initial_epoch: int = 0,
@@ -73,19 +76,20 @@ def fit(
     Call it on every rank with the same arguments. With one rank Horovod is not needed.
 
     Args:
-        model: compiled; its optimizer is wrapped unless it is wrapped already.
+        model: compiled; every optimizer that it holds is wrapped unless it is wrapped already.
         data: arrays ``(x, y)`` or ``(x, y, sample_weight)``, complete on every rank, as numpy arrays or as PyTorch
-            tensors on a GPU; a ``tf.data.Dataset`` of batches; or a PyTorch DataLoader. Pictures in uint8 are divided
-            by 255.
+            tensors on a GPU; a ``tf.data.Dataset`` of batches; or a PyTorch DataLoader.
         validation: arrays ``(x, y)`` to evaluate after each epoch, shared among the ranks; None skips validation.
         epochs: the number of the last epoch, counted from 1.
         batch_size: samples of one rank per step, for arrays.
         steps_per_epoch: None passes over the data once.
         augment: moves and mirrors pictures given as arrays; None leaves them as they are.
+        pictures: divides ``x`` of arrays by 255, in training and in validation; without it, the model gets the
+            values as they are, whatever their type.
         seed: decides shuffles and augmentation; the same on all ranks.
         whole: lets every rank pass over all of the data, as the tutorial's script does.
         initial_epoch: the epoch to begin with, counted from 0, for resuming.
-        callbacks: Keras callbacks, called on every rank.
+        callbacks: Keras callbacks, called on every rank; those of Keras that write files on rank 0 only.
         compiled: compiles the whole step and replays it as a CUDA graph; only for PyTorch on an NVIDIA GPU, and for
             models whose step is the same every time and never reads values back to the host.
         progress: called with one line per epoch on rank 0; None prints nothing.
@@ -96,22 +100,26 @@ def fit(
         HorovodMissingError: There are several ranks, and Horovod is not installed for this Keras backend.
     """
     from batchhvd.trainer import hvd
+    from batchhvd.trainer.hvd.weight_check import LATER, check_weights
     from batchhvd.trainer.stopwatch import Stopwatch
 
     hvd.init()
-    hvd.DistributedOptimizer(model.optimizer)
-    source = feed(
+    for optimizer in _optimizers(model, compiled):
+        hvd.DistributedOptimizer(optimizer)
+    feeding = functools.partial(
+        feed,
         nearby(data),
         batch_size=batch_size,
         rank=hvd.rank(),
         ranks=hvd.size(),
         seed=seed,
         augment=augment,
-        steps=steps_per_epoch,
         first_epoch=initial_epoch,
         whole=whole,
+        pictures=pictures,
     )
-    tested = None if validation is None else share(nearby(validation), hvd.rank(), hvd.size())
+    source = _even(feeding, steps_per_epoch, progress)
+    tested = None if validation is None else share(nearby(validation), hvd.rank(), hvd.size(), pictures)
     model.train_function = _recorded(model) if compiled else None
     watch = Stopwatch(
         source, hvd.size(), progress if hvd.rank() == 0 else None, clock, FIRST_COMPILED if compiled else 1
@@ -123,19 +131,40 @@ def fit(
         initial_epoch=initial_epoch,
         validation_data=tested,
         validation_batch_size=VALIDATION_BATCH,
-        callbacks=[*_duties(), *callbacks, watch],
+        callbacks=[*_duties(callbacks, progress), watch],
         verbose=0,
         shuffle=False,
     )
+    check_weights(model, "training", LATER)  # the end of training may have restored others
     return _result(history.history, watch, hvd.size())
 
 
-def evaluate(model: keras.Model, data: Sequence[Array]) -> dict[str, float]:
-    """Evaluates a compiled model on arrays that the ranks share, and returns the metrics, named ``val_…``."""
+def _even(feeding: Callable[..., Feed], steps: int | None, progress: Callable[[str], None] | None) -> Feed:
+    """Returns the data of this rank, with as many steps as the rank that has most of them."""
+    from batchhvd.trainer import hvd
+
+    source = feeding(steps=steps)
+    counts = hvd.allgather_object(source.steps, "steps")
+    if len(set(counts)) == 1:
+        return source
+    if progress is not None and hvd.rank() == 0:
+        had = ", ".join(f"rank {rank} {count}" for rank, count in enumerate(counts))
+        progress(f"The ranks have data for different numbers of steps ({had}): all make {max(counts)}")
+    return feeding(steps=max(counts))
+
+
+def evaluate(model: keras.Model, data: Sequence[Array], *, pictures: bool = False) -> dict[str, float]:
+    """Evaluates a compiled model on arrays that the ranks share, and returns the metrics, named ``val_…``.
+
+    Args:
+        model: compiled, the same on all ranks.
+        data: arrays ``(x, y)`` or ``(x, y, sample_weight)``, complete on every rank.
+        pictures: divides ``x`` by 255.
+    """
     from batchhvd.trainer import hvd
 
     hvd.init()
-    x, *others = share(nearby(data), hvd.rank(), hvd.size())
+    x, *others = share(nearby(data), hvd.rank(), hvd.size(), pictures)
     figures = model.evaluate(x, *others, batch_size=VALIDATION_BATCH, verbose=0, return_dict=True)
     everyone = hvd.allgather_object((len(x), {name: float(value) for name, value in figures.items()}))
     total = sum(count for count, _ in everyone)
@@ -157,20 +186,46 @@ def nearby(data: Samples) -> Samples:
     return resident(data)
 
 
+def _optimizers(model: keras.Model, compiled: bool) -> list[keras.optimizers.Optimizer]:
+    """Returns the optimizers to wrap: all that the model holds."""
+    from batchhvd.trainer.hvd.optimizer_search import optimizers_of
+
+    found = optimizers_of(model)
+    if compiled and len(found) > 1:
+        raise SpecError(
+            f"a compiled step has one optimizer, and the model holds {', '.join(found)}",
+            remedy="fit(..., compiled=False)",
+        )
+    return list(found.values())
+
+
 def _recorded(model: keras.Model) -> RecordedStep:
     from batchhvd.trainer.torch_cuda import RecordedStep
 
     return RecordedStep(model)
 
 
-def _duties() -> list[keras.callbacks.Callback]:
-    """Returns what any training on several ranks needs; averaging comes before the callbacks that read metrics."""
-    from batchhvd.trainer.hvd import callbacks
+def _duties(
+    given: Sequence[keras.callbacks.Callback], say: Callable[[str], None] | None
+) -> list[keras.callbacks.Callback]:
+    """Returns what any training on several ranks needs, around the callbacks that were given.
+
+    A model is restored before it is broadcast; metrics are averaged before callbacks read them.
+    """
+    from batchhvd.trainer.hvd import callbacks, files
+    from batchhvd.trainer.hvd.agreement import StopTogether
+    from batchhvd.trainer.hvd.weight_check import WeightCheck
 
     return [
+        *files.restorers(given),
+        files.RestoredEpoch(),
         callbacks.BroadcastGlobalVariablesCallback(0),
+        WeightCheck(),
         callbacks.AverageMovingStatistics(),
         callbacks.MetricAverageCallback(),
+        *files.others(given),
+        StopTogether(say),
+        files.WrittenFiles(),
     ]
 
 

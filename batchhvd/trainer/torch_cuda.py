@@ -38,19 +38,22 @@ def resident(arrays: Sequence[np.ndarray | torch.Tensor]) -> tuple[np.ndarray | 
 # --- batches -------------------------------------------------------------------------------------------------------
 
 
-def batch(arrays: Sequence[torch.Tensor], shard: Shard, augment: Augment | None, step: int) -> tuple[torch.Tensor, ...]:
-    """Returns this rank's batch of step ``step`` from arrays on the device; uint8 pictures are scaled to 0 to 1.
+def batch(
+    arrays: Sequence[torch.Tensor], shard: Shard, augment: Augment | None, step: int, pictures: bool = False
+) -> tuple[torch.Tensor, ...]:
+    """Returns this rank's batch of step ``step`` from arrays on the device.
 
     Args:
         arrays: x (n, height, width, channels), and others with one row per picture.
         shard: the samples of this rank.
         augment: None leaves the pictures as they are.
         step: counted from the start of training.
+        pictures: divides ``x`` by 255.
     """
     x, *others = arrays
     numbers = _sent(shard.at(step)[0], x)  # (batch,)
     chosen = x[numbers] if augment is None else _augmented(x, numbers, shard, augment, step)
-    scaled = chosen * (1 / 255) if chosen.dtype == torch.uint8 else chosen
+    scaled = chosen * (1 / 255) if pictures else chosen
     return (scaled, *(array[numbers] for array in others))
 
 

@@ -152,6 +152,7 @@ def train(settings: TrainingSettings) -> Fit:
         epochs=plan.epochs,
         batch_size=plan.batch,
         augment=augmentation(plan, data),
+        pictures=True,
         seed=settings.seed,
         whole=plan.faithful,
         initial_epoch=resumed(settings, model),
@@ -159,7 +160,9 @@ def train(settings: TrainingSettings) -> Fit:
         compiled=backend.compiled(settings.step),
         progress=say,
     )
-    scores = result.metrics or evaluate(model, test_data)  # after --resume there may be nothing left to train
+    scores = result.metrics or evaluate(
+        model, test_data, pictures=True
+    )  # after --resume there may be nothing left to train
 
     if hvd.rank() == 0:
         say(f"Saved trained model at {save(model, plan, place(settings))} ")

@@ -79,6 +79,10 @@ class Binding(Protocol):
         """
         ...
 
+    def require_equal(self, found: Tensor, expected: Tensor, message: str) -> None:
+        """Raises an error with a message unless two numbers are equal; on a GPU, which must not wait, never."""
+        ...
+
     def gather(self, tensor: Tensor, name: str) -> Tensor:
         """Joins tensors of all ranks along the first dimension, which may differ."""
         ...

@@ -14,6 +14,7 @@ from batchhvd.trainer.hvd.binding import Op
 from batchhvd.trainer.hvd.collective import allgather_object, broadcast_object, grouped_allreduce
 from batchhvd.trainer.hvd.model_broadcast import BroadcastGlobalVariablesCallback, broadcast_model
 from batchhvd.trainer.hvd.rate_callbacks import LearningRateScheduleCallback, LearningRateWarmupCallback
+from batchhvd.trainer.hvd.unsupported import refusal
 from batchhvd.trainer.hvd.variable import as_array
 from batchhvd.trainer.hvd.world import world
 
@@ -31,6 +32,10 @@ __all__ = [
     "broadcast_model",
     "samples_seen",
 ]
+
+
+def __getattr__(name: str) -> object:
+    raise refusal(__name__, name)
 
 
 def samples_seen(model: keras.Model) -> float:

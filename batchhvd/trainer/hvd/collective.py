@@ -101,6 +101,54 @@ def allgather(value: ArrayLike | Tensor | keras.Variable, name: str | None = Non
     return binding.array(binding.gather(binding.tensor(np.atleast_1d(np.asarray(value))), name))
 
 
+def alltoall(
+    value: ArrayLike | Tensor | keras.Variable, splits: ArrayLike | Tensor | None = None, name: str | None = None
+) -> np.ndarray | Tensor | tuple[np.ndarray | Tensor, ...]:
+    """Sends to each rank its part of a value, and returns the parts that all ranks sent to this one.
+
+    Args:
+        value: its first dimension is divided among the ranks.
+        splits: how many rows go to each rank; None sends the same number to all.
+        name: only needed if several values are sent at the same time.
+
+    Returns:
+        The joined parts; with ``splits`` also how many rows came from each rank.
+    """
+    binding = world().binding
+    if binding is None:
+        alone = value if _is_tensor(value) else np.asarray(value)
+        return alone if splits is None else (alone, np.asarray(splits))
+    value = _value(value)
+    native = binding.owns(value)
+    sent = value if native else binding.tensor(np.asarray(value))
+    parts = splits if splits is None or binding.owns(splits) else binding.tensor(np.asarray(splits, np.int32))
+    found = binding.module.alltoall(sent, parts, name=f"batchhvd.{name or 'alltoall'}")
+    if splits is None:
+        return found if native else binding.array(found)
+    return tuple(found) if native else tuple(map(binding.array, found))
+
+
+def reducescatter(
+    value: ArrayLike | Tensor | keras.Variable, name: str | None = None, op: Op = Op.AVERAGE
+) -> np.ndarray | Tensor:
+    """Returns this rank's part of the combined value of all ranks, divided along the first dimension.
+
+    Args:
+        value: the same shape and type on all ranks.
+        name: only needed if several values are reduced at the same time.
+        op: `Average` or `Sum`.
+    """
+    binding = world().binding
+    if binding is None:
+        return value if _is_tensor(value) else _averageable(np.asarray(value), op)
+    value = _value(value)
+    native = binding.owns(value)
+    sent = value if native else binding.tensor(_averageable(np.asarray(value), op))
+    how = getattr(binding.module, op.value)
+    found = binding.module.reducescatter(sent, op=how, name=f"batchhvd.{name or 'reducescatter'}")
+    return found if native else binding.array(found)
+
+
 def broadcast(
     value: ArrayLike | Tensor | keras.Variable, root_rank: int = 0, name: str | None = None
 ) -> np.ndarray | Tensor:

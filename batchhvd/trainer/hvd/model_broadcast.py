@@ -7,22 +7,29 @@ from typing import TYPE_CHECKING
 import keras
 
 from batchhvd.errors import SpecError
+from batchhvd.trainer.hvd.agreement import EqualStart, require_agreement, shapes
 from batchhvd.trainer.hvd.collective import broadcast_object
-from batchhvd.trainer.hvd.optimizer import prepare
+from batchhvd.trainer.hvd.optimizer import prepare, undistributed
+from batchhvd.trainer.hvd.optimizer_search import optimizers_of
 from batchhvd.trainer.hvd.variable import as_array
+from batchhvd.trainer.hvd.weight_check import check_weights
 from batchhvd.trainer.hvd.world import world
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
+    import tensorflow as tf
+    import torch
 
 
-class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+class BroadcastGlobalVariablesCallback(EqualStart):
     """Sends the weights and the optimizer's state of one rank to all ranks before the first step.
 
     Put it first in the list, also after a checkpoint was restored. A model that its first batch would build is built
-    from the shape of that batch; if the shape is unknown, the broadcast follows the first step.
+    from the shape of that batch; if the shape is unknown, the broadcast follows the first step. After the first step
+    the weights of all ranks are compared, unless a warning has said already that an optimizer is not distributed.
+    Epochs, steps and trained variables of all ranks must be the same, or training ends before the first step.
 
     Args:
         root_rank: the rank whose state is sent.
@@ -34,7 +41,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
         if local_variables:
             raise SpecError("local_variables is not supported", remedy="leave it out: all weights are broadcast")
         self.root_rank = root_rank
-        self.done = False
+        self.done = self.compared = False
 
     def set_model(self, model: keras.Model) -> None:
         """Prepares the model's step for several ranks, before Keras compiles it."""
@@ -43,16 +50,20 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
 
     def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:
         """Broadcasts, or schedules the broadcast if the model is not built yet."""
-        self.done = False
+        self.done = self.compared = False
+        super().on_train_begin(logs)
         if _is_built(self.model):
             self._broadcast()
         else:
             self._build_first()
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
-        """Broadcasts after the first step if it was not possible before."""
+        """Broadcasts after the first step if it was not possible before, and compares the weights."""
         if not self.done:
             self._broadcast()
+        if not self.compared and not undistributed(optimizers_of(self.model)):
+            check_weights(self.model, "the first step")
+        self.compared = True
 
     def _broadcast(self) -> None:
         broadcast_model(self.model, self.root_rank)
@@ -90,21 +101,43 @@ def _build(model: keras.Model, iterator: object) -> bool:
 
 
 def broadcast_model(model: keras.Model, root_rank: int = 0) -> None:
-    """Sends the weights of a built model and the state of its optimizer from one rank to all ranks."""
-    optimizer = model.optimizer
-    if optimizer is not None and not optimizer.built:
-        optimizer.build(model.trainable_variables)
-    variables = [*model.weights, *(optimizer.variables if optimizer is not None else ())]
+    """Sends the weights of a built model and the state of its optimizers from one rank to all ranks."""
+    if model.optimizer is not None and not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)
+    variables = {id(variable): variable for variable in model.weights}
+    for optimizer in optimizers_of(model).values():
+        variables |= {id(variable): variable for variable in optimizer.variables}
+    broadcast_variables(list(variables.values()), root_rank)
+
+
+def broadcast_variables(variables: Sequence[keras.Variable | tf.Variable | torch.Tensor], root_rank: int = 0) -> None:
+    """Sends the values of variables from one rank to all ranks.
+
+    Args:
+        variables: as many of the same shapes on all ranks, for example ``model.variables`` or ``optimizer.variables``.
+        root_rank: the rank whose values are sent.
+
+    Raises:
+        SpecError: The ranks have different variables; raised on every rank.
+    """
+    variables = list(variables)
+    require_agreement({"variables": shapes(variables)})
+    _send(variables, root_rank)
+
+
+def _send(variables: Sequence[keras.Variable | tf.Variable | torch.Tensor], root_rank: int) -> None:
     if world().size == 1:
         return
     mine = world().rank == root_rank
     sent: list[np.ndarray] = [as_array(variable) for variable in variables] if mine else []
     received = broadcast_object(sent, root_rank, "variables")
-    if len(received) != len(variables):
-        raise SpecError(
-            f"rank {root_rank} has {len(received)} variables and rank {world().rank} has {len(variables)}",
-            remedy="build the same model on all ranks",
-        )
     if not mine:
         for variable, array in zip(variables, received, strict=True):
-            variable.assign(array)
+            _assign(variable, array)
+
+
+def _assign(variable: keras.Variable | tf.Variable | torch.Tensor, array: np.ndarray) -> None:
+    if hasattr(variable, "assign"):
+        variable.assign(array)
+    else:
+        variable.data.copy_(keras.ops.convert_to_tensor(array))

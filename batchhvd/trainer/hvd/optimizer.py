@@ -14,7 +14,8 @@ import keras
 
 from batchhvd.errors import SpecError
 from batchhvd.trainer.hvd.binding import Compression, Compressor, Op
-from batchhvd.trainer.hvd.reduction import Distributed, DistributedLossScale, Reduction, settle_name
+from batchhvd.trainer.hvd.optimizer_search import optimizers_of
+from batchhvd.trainer.hvd.reduction import Distributed, Reduction, scale_together, settle_name
 from batchhvd.trainer.hvd.world import world
 
 _Optimizer = TypeVar("_Optimizer", bound="keras.optimizers.Optimizer")
@@ -60,14 +61,11 @@ def DistributedOptimizer(  # noqa: N802  # Horovod's own name
     _check(optimizer, gradient_predivide_factor, process_set, op)
     if broken_wrapper(optimizer):
         warnings.warn(_WARNING, stacklevel=2)
-    if isinstance(optimizer, (Distributed, DistributedLossScale)):
-        return optimizer
+    scale_together()
     inner = optimizer.inner_optimizer if isinstance(optimizer, keras.optimizers.LossScaleOptimizer) else optimizer
-    passes = _accumulate(inner, backward_passes_per_step, average_aggregated_gradients)
     if not isinstance(inner, Distributed):
-        _layer(inner, Distributed, name, {"reduction": Reduction(op, compression, sparse_as_dense, passes)})
-    if inner is not optimizer:
-        _layer(optimizer, DistributedLossScale, name and f"{name}.scale", {})
+        passes = _accumulate(inner, backward_passes_per_step, average_aggregated_gradients)
+        _layer(inner, name, Reduction(op, compression, sparse_as_dense, passes))
     return optimizer
 
 
@@ -79,8 +77,7 @@ _WARNING = (
 
 def broken_wrapper(optimizer: object) -> bool:
     """Returns whether a Keras 3 optimizer has Horovod's own wrapper, which exchanges nothing there."""
-    ours = isinstance(optimizer, (Distributed, DistributedLossScale))
-    return not ours and any(
+    return not is_distributed(optimizer) and any(
         (getattr(member, "__module__", None) or "").startswith("horovod.")
         for kind in type(optimizer).__mro__
         for member in vars(kind).values()
@@ -116,14 +113,12 @@ def _accumulate(optimizer: keras.optimizers.Optimizer, passes: int, average: boo
     return 1 if average else passes
 
 
-def _layer(
-    optimizer: keras.optimizers.Optimizer, layer: type, name: str | None, settings: Mapping[str, object]
-) -> None:
+def _layer(optimizer: keras.optimizers.Optimizer, name: str | None, reduction: Reduction) -> None:
     """Puts a layer on top of the class of an object, and keeps the names under which Keras saves it."""
     base = type(optimizer)
     label = {"reduction_name": f"batchhvd.{name}"} if name else {}
     place = {"__module__": _module(base), "__doc__": base.__doc__}
-    made = type(base.__name__, (layer, base), {**place, **label, **settings})
+    made = type(base.__name__, (Distributed, base), {**place, **label, "reduction": reduction})
     _register(made, base)
     # Not by plain assignment: Keras's and TensorFlow's own __setattr__ would track it as a member.
     object.__setattr__(optimizer, "__class__", made)
@@ -148,24 +143,29 @@ def _register(made: type, base: type) -> None:
 def prepare(model: keras.Model) -> None:
     """Prepares the step of a compiled model for several ranks; call it before the step is first compiled.
 
-    In mixed float16 Keras puts its own loss scaling on top of a distributed optimizer; it gets a layer too. On
-    TensorFlow the step is not compiled by XLA, which has no operation of Horovod. A warning says if the optimizer does
-    not synchronize.
+    On TensorFlow the step is not compiled by XLA, which has no operation of Horovod. A warning names the optimizers
+    that do not synchronize.
     """
-    optimizer = model.optimizer
-    scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
-    if scaled and isinstance(optimizer.inner_optimizer, Distributed):
-        DistributedOptimizer(optimizer)
+    found = optimizers_of(model)
     if world().size > 1 and keras.config.backend() == "tensorflow" and model.jit_compile:
         model.jit_compile = False
-    if broken_wrapper(optimizer):
+    if any(map(broken_wrapper, found.values())):
         warnings.warn(_WARNING, stacklevel=2)
-    elif world().size > 1 and not is_distributed(optimizer):
+    elif world().size > 1 and (alone := undistributed(found)):
         warnings.warn(
             f"{world().size} ranks train this model with an optimizer that is not distributed, so each trains alone. "
-            "Wrap it: optimizer = hvd.DistributedOptimizer(optimizer)",
+            f"Wrap it: optimizer = hvd.DistributedOptimizer(optimizer). Not wrapped: model.{', model.'.join(alone)}",
             stacklevel=2,
         )
+
+
+def undistributed(found: Mapping[str, keras.optimizers.Optimizer]) -> list[str]:
+    """Returns the paths of the optimizers of a model that do not synchronize.
+
+    A model with distributed optimizers of its own does not use the one that ``compile`` gave it by default.
+    """
+    alone = [path for path, optimizer in found.items() if not is_distributed(optimizer)]
+    return [] if alone == ["optimizer"] and len(found) > 1 else alone
 
 
 def is_distributed(optimizer: object) -> bool:

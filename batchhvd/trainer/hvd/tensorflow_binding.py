@@ -75,6 +75,10 @@ class TensorFlowBinding:
             values = values / tf.cast(self.module.size(), values.dtype)
         return tf.IndexedSlices(values, indices, dense_shape=slices.dense_shape)
 
+    def require_equal(self, found: tf.Tensor, expected: tf.Tensor, message: str) -> None:
+        """Raises an error, in a graph when the step runs, unless two numbers are equal."""
+        tf.debugging.assert_near(found, tf.cast(expected, found.dtype), 0.0, 0.01, message=message)
+
     def gather(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
         """Joins tensors of all ranks along the first dimension."""
         tensor = tf.convert_to_tensor(tensor)

@@ -45,6 +45,13 @@ class TorchBinding:
         found: list[torch.Tensor] = torch.ops.batchhvd.allreduce(dense, name, op.value, compression.half)
         return found
 
+    def require_equal(self, found: torch.Tensor, expected: torch.Tensor, message: str) -> None:
+        """Raises an error unless two numbers are equal; not in compiled code, and not on a GPU, which must not wait."""
+        if torch.compiler.is_compiling() or found.is_cuda:
+            return
+        if abs(float(found) - float(expected)) > 0.01:
+            raise RuntimeError(message)
+
     def gather(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         """Joins tensors of all ranks along the first dimension."""
         return _carried(tensor, lambda value: self.module.allgather(value, name=name), self.module)

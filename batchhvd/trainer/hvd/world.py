@@ -105,6 +105,8 @@ def ranks_expected() -> int:
 def _join(expected: int) -> World:
     binding = _load(keras_backend())
     horovod = binding.module
+    # Horovod names the ranks that it waits for; its own default is a minute.
+    os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", "20")
     horovod.init()
     if horovod.size() != expected:
         raise HorovodBrokenError(

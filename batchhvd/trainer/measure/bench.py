@@ -72,7 +72,7 @@ def measure(settings: TrainingSettings, steps: int) -> Cost:
     plan = train.planned(settings, data, hvd.size())
     arrays = nearby((data.x_train, train.one_hot(data.y_train, data.classes)))
     augment = train.augmentation(plan, data)
-    real = feed(arrays, batch_size=plan.batch, rank=hvd.rank(), ranks=hvd.size(), augment=augment).source
+    real = feed(arrays, batch_size=plan.batch, rank=hvd.rank(), ranks=hvd.size(), augment=augment, pictures=True).source
     batch = real[0]
     same = endless(lambda step: batch)
     whole = _step_seconds(settings, plan, data, real, steps, together=True)

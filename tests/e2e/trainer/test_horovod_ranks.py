@@ -165,7 +165,7 @@ def test_accumulated_gradients_are_reduced_at_the_boundary_only(two: Any) -> Non
 
 
 def test_loss_scaling_skips_on_all_ranks_or_none(two: Any) -> None:
-    # Without the agreement in DistributedLossScale.check_finite, rank 0 waits in this test for ever.
+    # Without the agreement in reduction.scale_together, rank 0 waits in this test for ever.
     assert every(two, "scaling") == [[[-1.5], 4.0], [[-1.5], 2.0], [[-4.5], 2.0]]
     mixed = every(two, "mixed")
     assert mixed["kind"] is True

@@ -42,7 +42,14 @@ def fit(folder: Path) -> None:
     test = data.x_test, train.one_hot(data.y_test, 10)
     lines: list[str] = []
     result = trainer.fit(
-        model, (x, y), validation=test, epochs=2, batch_size=24, augment=Augment(2), progress=lines.append
+        model,
+        (x, y),
+        validation=test,
+        epochs=2,
+        batch_size=24,
+        augment=Augment(2),
+        pictures=True,
+        progress=lines.append,
     )
     whole = model.evaluate(test[0] / np.float32(255), test[1], verbose=0, return_dict=True)
     write(folder, result, model, lines=lines, whole=whole)

@@ -13,6 +13,7 @@ from batchhvd.trainer import hvd, schedule
 from batchhvd.trainer.checkpoint import Checkpoints, Snapshot
 from batchhvd.trainer.hvd import world
 from batchhvd.trainer.hvd.collective import _op
+from batchhvd.trainer.hvd.unsupported import INSTEAD
 from batchhvd.trainer.install import COMMAND
 
 
@@ -81,11 +82,49 @@ def test_the_remedy_is_the_installers_own_command() -> None:
 
 
 def test_every_public_name_is_horovods_and_exists() -> None:
-    later = {"DistributedOptimizer", "callbacks", "load_model"}
+    later = {"DistributedGradientTape", "DistributedOptimizer", "broadcast_variables", "callbacks", "load_model"}
     assert sorted(hvd.__all__) == hvd.__all__
     assert all(hasattr(hvd, name) for name in hvd.__all__ if name not in later)
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = hvd.no_such_name
+
+
+@pytest.mark.parametrize("name", ["elastic", "join", "PartialDistributedOptimizer", "broadcast_global_variables"])
+def test_what_is_not_supported_says_what_to_use(name: str) -> None:
+    """Seen to fail: "module has no attribute", and nothing else."""
+    with pytest.raises(SpecError, match=rf"{name} is not supported on Keras 3; .{{20}}"):
+        getattr(hvd, name)
+    assert not hasattr(hvd, name)
+
+
+#: Every public name of horovod.tensorflow, horovod.tensorflow.keras and horovod.keras, and some of horovod.torch.
+HOROVODS = """
+    Adasum Average Compression DistributedGradientTape DistributedOptimizer Max Min
+    PartialDistributedGradientTape Product ProcessSet Sum SyncBatchNormalization add_process_set allgather
+    allgather_object allreduce alltoall broadcast broadcast_ broadcast_global_variables broadcast_object
+    broadcast_object_fn broadcast_variables callbacks ccl_built cross_rank cross_size cuda_built ddl_built
+    elastic global_process_set gloo_built gloo_enabled grouped_allgather grouped_allreduce grouped_reducescatter
+    init is_homogeneous is_initialized join load_model local_rank local_rank_op local_size local_size_op
+    mpi_built mpi_enabled mpi_threads_supported nccl_built process_set_included_op rank rank_op reducescatter
+    remove_process_set rocm_built shutdown size size_op start_timeline stop_timeline PartialDistributedOptimizer
+    BroadcastGlobalVariablesHook broadcast_parameters broadcast_optimizer_state allreduce_ allreduce_async
+    synchronize poll
+"""
+
+
+def test_every_name_of_horovods_works_or_is_refused_with_a_remedy() -> None:
+    assert [name for name in HOROVODS.split() if name not in {*hvd.__all__, *INSTEAD}] == []
+
+
+def test_the_rest_with_one_rank() -> None:
+    hvd.init()
+    assert hvd.alltoall([1, 2]).tolist() == [1, 2]
+    assert hvd.reducescatter([1, 2]).tolist() == [1, 2]
+    built = (hvd.gloo_enabled, hvd.mpi_enabled, hvd.mpi_threads_supported, hvd.ccl_built, hvd.cuda_built, hvd.ddl_built)
+    assert not any(ask() for ask in (*built, hvd.rocm_built))
+    assert hvd.is_homogeneous()
+    hvd.start_timeline("nothing.json")
+    hvd.stop_timeline()
 
 
 # --- schedules -------------------------------------------------------------------------------------------------------

@@ -89,14 +89,14 @@ def test_moving_repeats_the_edge_and_takes_nothing_from_the_other_side() -> None
     for step in range(30):
         shard, augment = Shard(1, 1), Augment(shift=2)
         down, right = augment.moves(shard, step)[:, 0]
-        (moved, _) = _in_memory((picture, np.zeros(1)), shard, augment, step)
+        (moved, _) = _in_memory((picture, np.zeros(1)), shard, augment, step, pictures=True)
         rows, columns = np.clip(np.arange(4) + down, 0, 3), np.clip(np.arange(4) + right, 0, 3)
         assert np.allclose(moved[0, :, :, 0] * 255, picture[0, rows][:, columns, 0])
 
 
 def test_a_hole_is_black_and_as_large_as_it_should_be() -> None:
     white: np.ndarray = np.full((4, 9, 7, 3), 255, np.uint8)
-    pictures, _ = _in_memory((white, np.zeros(4)), Shard(4, 4), Augment(hole=3), 0)
+    pictures, _ = _in_memory((white, np.zeros(4)), Shard(4, 4), Augment(hole=3), 0, pictures=True)
     assert ((pictures == 0).all(axis=3).sum(axis=(1, 2)) == 9).all()
     assert set(np.unique(pictures)) == {0.0, 1.0}
 
@@ -105,7 +105,18 @@ def test_a_hole_is_black_and_as_large_as_it_should_be() -> None:
 def test_what_is_tested_is_shared_without_leaving_a_rank_idle(samples: int, ranks: int) -> None:
     x: np.ndarray = np.full((samples, 2, 2, 1), 255, np.uint8)
     y = np.arange(samples)
-    parts = [share((x, y), rank, ranks) for rank in range(ranks)]
+    parts = [share((x, y), rank, ranks, pictures=True) for rank in range(ranks)]
     assert {int(label) for _, labels in parts for label in labels} == set(range(samples))
     assert all(len(labels) for _, labels in parts)
     assert parts[0][0].dtype == np.float32 and parts[0][0].max() == 1.0
+
+
+def test_bytes_are_pictures_only_if_the_caller_says_so() -> None:
+    """Seen to fail: every uint8 array was divided by 255, also tokens and what a model scales by itself."""
+    x, y = np.arange(8, dtype=np.uint8).reshape(4, 2), np.arange(4)
+    assert share((x, y), 0, 2)[0].tolist() == [[0, 1], [4, 5]]
+    for step in range(2):
+        batch, labels = _in_memory((x, y), Shard(4, 2), None, step)
+        assert batch.dtype == np.uint8 and np.array_equal(batch, x[labels])
+    scaled, labels = _in_memory((x, y), Shard(4, 4), None, 0, pictures=True)
+    assert np.allclose(scaled * 255, x[labels])
