@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from batchhvd.trainer.measure import ranks
-from tests.e2e.test_horovod_ranks import BACKENDS, every, require
+from tests.e2e.trainer.test_horovod_ranks import BACKENDS, every, require
 
 BATTERY = Path(__file__).with_name("model_battery.py")
 CHECKS = [

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.e2e import horovod_battery as battery  # it decides about TensorFlow before Keras is imported
+from tests.e2e.trainer import horovod_battery as battery  # it decides about TensorFlow before Keras is imported
 
 import keras  # isort: skip
 import numpy as np
@@ -278,7 +278,7 @@ def check_saving_together(folder: Path) -> object:
 
 def check_page_loop() -> object:
     """The loop that docs/trainer.md shows."""
-    page = (Path(__file__).parents[2] / "docs" / "trainer.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "trainer.md").read_text(encoding="utf-8")
     code = page.split("<!-- loop -->\n```python\n")[1].split("```")[0]
     names: dict[str, Any] = {}
     exec(code, names)
