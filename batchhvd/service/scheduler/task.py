@@ -161,7 +161,7 @@ def spread(ranks: int, nodes: int) -> tuple[int, ...]:
 def retries(properties: JobProperties) -> int | None:
     """Returns how often a job asks to be started again after a failure, None when it does not say."""
     value = _own(properties).get(RETRIES)
-    return int(value) if value is not None and value.isdigit() else None
+    return int(value) if value is not None and re.fullmatch(r"[0-9]{1,9}", value) else None
 
 
 def _command(properties: JobProperties, site: Site) -> tuple[str, str, str]:
@@ -239,7 +239,7 @@ def _own(properties: TaskProperties) -> dict[str, str]:
 
 def _stall_seconds(properties: JobProperties) -> float | None:
     limit = _own(properties).get(STALL_SECONDS, "600")
-    return float(limit) or None if re.fullmatch(r"\d+(\.\d+)?", limit) else None
+    return float(limit) or None if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", limit) else None
 
 
 def _stall_action(properties: JobProperties) -> str:

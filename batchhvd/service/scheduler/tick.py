@@ -17,15 +17,17 @@ from attrs import define, field
 from batchhvd.engines.base import Engine, Status
 from batchhvd.errors import BatchHvdError
 from batchhvd.service.mounts.links import MountError
-from batchhvd.service.scheduler import nodes, removal, transition
+from batchhvd.service.scheduler import inquiry, nodes, removal, transition
 from batchhvd.service.scheduler.follower import JobFollower
 from batchhvd.service.scheduler.nodes import NodeUse
 from batchhvd.service.scheduler.setup_task import Setups
 from batchhvd.service.scheduler.starter import JobStarter, ScriptMissingError
 from batchhvd.service.scheduler.task import Site
+from batchhvd.service.store import documents
 from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Record, Store, V
+from batchhvd.wire.facts.causes import Code
 
 log = logging.getLogger("batchhvd.service.scheduler.tick")
 
@@ -103,13 +105,21 @@ class Scheduler:
     # -- jobs ----------------------------------------------------------------------------------------------------------
 
     def _follow(self, present: Present) -> None:
-        handles = [job.handle for job in present.jobs.values() if job.handle]
-        statuses = self._engine.status(handles) if handles else {}
+        found = inquiry.statuses(self._engine, [job.handle for job in present.jobs.values() if job.handle])
         for job in list(present.jobs.values()):
             try:
-                present.keep(self._followed(job, present, statuses.get(job.handle)))
+                if not job.handle or job.handle in found:
+                    present.keep(self._followed(job, present, found.get(job.handle)))
             except (BatchHvdError, MountError, ScriptMissingError, OSError):
                 log.exception("job %s could not be followed; the next tick tries again", job.id)
+            except Exception as error:  # whatever is wrong with one job must not stop the others
+                log.exception("job %s cannot be followed", job.id)
+                present.keep(self._broken_off(job, error, present.now))
+
+    def _broken_off(self, job: StoredJob, error: Exception, now: float) -> StoredJob:
+        """Ends a job of which something that it holds cannot be understood."""
+        text = f"Something that the job holds cannot be understood: {type(error).__name__}: {error}"
+        return self._starter.fail(job, documents.error(Code.ENGINE_FAILED, text), now)
 
     def _followed(self, job: StoredJob, present: Present, status: Status | None) -> StoredJob:
         cluster = present.clusters.get(job.cluster)

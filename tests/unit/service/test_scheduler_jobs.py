@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from batchhvd.engines.base import Status
+from batchhvd.errors import EngineError
+from batchhvd.service.scheduler import task
+from batchhvd.service.store.documents import JobProperties
 from tests.support.world import WORKSPACE, Memory, World
 
 MOUNTED = "$AZ_BATCHAI_JOB_MOUNT_ROOT/ablage ü"
@@ -327,6 +332,58 @@ def test_a_run_that_the_engine_does_not_know_any_more_is_lost(world: World) -> N
     world.engine.states.clear()
     world.tick()
     assert (world.state("j"), world.error("j")[0]) == ("failed", "NodeLost")
+
+
+class Spoilt(Memory):
+    """Cannot answer for all runs at once as soon as one of them is asked for."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error, self.spoilt = error, ""
+
+    def status(self, handles: Sequence[str]) -> Mapping[str, Status]:
+        if self.spoilt in handles:
+            raise self.error
+        return super().status(handles)
+
+
+@pytest.mark.parametrize("error", [ValueError("not JSON"), KeyError("state"), RecursionError("deep")])
+def test_a_run_with_damaged_records_fails_alone(world: World, error: Exception) -> None:
+    world.engine = engine = Spoilt(error)
+    world.restart()
+    ready(world)
+    world.job("j")
+    world.job("k")
+    world.tick()
+    engine.spoilt = world.handle("j")
+    world.end("k")
+    world.tick()
+    assert (world.state("j"), world.state("k")) == ("failed", "succeeded")
+    code, message = world.error("j")
+    assert code == "EngineFailed" and engine.spoilt in message and type(error).__name__ in message
+
+
+def test_a_run_that_cannot_be_asked_about_for_now_goes_on(world: World) -> None:
+    world.engine = engine = Spoilt(EngineError("the controller is away"))
+    world.restart()
+    ready(world)
+    world.job("j")
+    world.job("k")
+    world.tick()
+    engine.spoilt = world.handle("j")
+    world.end("k")
+    world.tick()
+    assert (world.state("j"), world.state("k")) == ("running", "succeeded")
+    engine.spoilt = ""
+    world.end("j")
+    world.tick()
+    assert world.state("j") == "succeeded"
+
+
+@pytest.mark.parametrize("value", ["²", "9" * 5000, "-1", "1e3", "", "٣"])
+def test_a_number_of_retries_that_is_none_is_not_heeded(value: str) -> None:
+    properties = {"environmentVariables": [{"name": "BATCHHVD_RETRIES", "value": value}]}
+    assert task.retries(cast(JobProperties, properties)) is None
 
 
 def test_one_job_that_cannot_be_followed_does_not_hold_up_the_others(
