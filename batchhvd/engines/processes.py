@@ -7,7 +7,6 @@ that another process that was given the same id is not mistaken for it.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shlex
 import signal
@@ -24,7 +23,7 @@ from batchhvd.errors import EngineError, EngineMissingError
 from batchhvd.node import archive
 from batchhvd.node.document import NodeRecord, ProcessRecord
 from batchhvd.node.processes import send, ticks
-from batchhvd.node.records import has_ended, read_node, write_json
+from batchhvd.node.records import has_ended, read_document, read_node, write_json
 from batchhvd.node.sandbox.libc import LINUX
 from batchhvd.node.state import NodeState
 
@@ -144,11 +143,8 @@ def _runners(folder: Path, found: Sequence[NodeRecord | None]) -> list[ProcessRe
 
 def _started(folder: Path) -> StarterRecord:
     """Returns what started a task's nodes, and how many there are; zeros if nothing did."""
-    try:
-        found: StarterRecord = json.loads((folder / "processes.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {"pid": 0, "ticks": 0, "nodes": 0}
-    return found
+    found: StarterRecord | None = read_document(folder / "processes.json")
+    return found or {"pid": 0, "ticks": 0, "nodes": 0}
 
 
 def _is_alive(process: ProcessRecord) -> bool:

@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
-    from typing import TypeGuard
+    from typing import Any, TypeGuard
 
     from batchhvd.node.document import MeetingRecord, NodeRecord, StopRecord, TaskDocument
 
@@ -25,29 +25,25 @@ def write_json(path: Path, document: Mapping[str, object]) -> None:
 
 def read_task(folder: Path) -> TaskDocument | None:
     """Returns the task of a folder, or None if the folder does not contain one (any more)."""
-    text = _text(folder / "task.json")
-    task: TaskDocument | None = None if text is None else json.loads(text)
+    task: TaskDocument | None = read_document(folder / "task.json")
     return task
 
 
 def read_node(folder: Path, index: int) -> NodeRecord | None:
     """Returns the record of a node, or None if the node has not begun."""
-    text = _text(node_path(folder, index))
-    record: NodeRecord | None = None if text is None else json.loads(text)
+    record: NodeRecord | None = read_document(node_path(folder, index))
     return record
 
 
 def read_stop(folder: Path) -> StopRecord | None:
     """Returns why a task was stopped, or None if it was not."""
-    text = _text(folder / "stop.json")
-    stop: StopRecord | None = None if text is None else json.loads(text)
+    stop: StopRecord | None = read_document(folder / "stop.json")
     return stop
 
 
 def read_meeting(folder: Path) -> MeetingRecord | None:
     """Returns where the ranks meet, or None if node 0 has not announced it yet."""
-    text = _text(folder / "rendezvous.json")
-    meeting: MeetingRecord | None = None if text is None else json.loads(text)
+    meeting: MeetingRecord | None = read_document(folder / "rendezvous.json")
     return meeting
 
 
@@ -107,8 +103,18 @@ def declare(
     return True
 
 
-def _text(path: Path) -> str | None:
+def read_document(path: Path) -> Any:
+    """Returns the object in a file, or None if there is no file.
+
+    Raises:
+        ValueError: the file does not hold a JSON object: a job wrote to it, or a power cut left a part of it.
+    """
     try:
-        return path.read_text(encoding="utf-8")
+        found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} is damaged: it is not a JSON object")
+    return found
