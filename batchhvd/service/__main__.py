@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import signal
+import sqlite3
 import sys
 import threading
 import time
@@ -27,18 +28,21 @@ WRONG, IN_USE = 2, 3
 def main(arguments: list[str] | None = None) -> int:
     """Runs the service until a signal or idleness ends it; returns the exit code."""
     options = _parser().parse_args(arguments)
-    root = Path(options.root).expanduser().resolve()
+    try:
+        return _serve(Path(options.root).expanduser().resolve(), options)
+    except (EngineError, OSError, OverflowError, sqlite3.Error) as error:  # a port out of range overflows
+        print(f"the service did not start: {error}", file=sys.stderr)
+        return WRONG
+
+
+def _serve(root: Path, options: argparse.Namespace) -> int:
     with root_folder.lock(root) as held:
         if not held:
             return _point_to(root)
         process.log_to(root / "service.log")
         root_folder.forget(root)  # what a killed one left
         trash.empty(root)
-        try:
-            Service(root, options).run()
-        except (EngineError, OSError) as error:
-            print(f"the service did not start: {error}", file=sys.stderr)
-            return WRONG
+        Service(root, options).run()
     return 0
 
 

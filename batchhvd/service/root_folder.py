@@ -15,6 +15,8 @@ from typing import IO
 from batchhvd._version import __version__
 from batchhvd.service.http.exchange import text_of
 
+_SECRET_BYTES = 32  # of randomness in a new token; the text is longer
+
 
 @contextlib.contextmanager
 def lock(root: Path) -> Iterator[bool]:
@@ -43,11 +45,19 @@ def forget(root: Path) -> None:
 
 
 def token(root: Path) -> str:
-    """Returns the root's token, created on first use and readable only by its owner."""
+    """Returns the root's token, created on first use and readable only by its owner.
+
+    Raises:
+        OSError: the file holds no secret that could protect the service: it is empty, cut off, or not text.
+    """
     path = root / "token"
     if not path.exists():
-        write(path, secrets.token_urlsafe(32), 0o600)
-    return path.read_text(encoding="ascii").strip()
+        write(path, secrets.token_urlsafe(_SECRET_BYTES), 0o600)
+    found = path.read_bytes().strip()
+    if len(found) < _SECRET_BYTES or not found.isascii():
+        remedy = "remove the file, and the next start creates a new one"
+        raise OSError(f"{path} holds no secret of at least {_SECRET_BYTES} characters; {remedy}")
+    return found.decode("ascii")
 
 
 def write(path: Path, text: str, mode: int = 0o644) -> None:
@@ -55,6 +65,8 @@ def write(path: Path, text: str, mode: int = 0o644) -> None:
     scratch = path.with_name(f".{path.name}.new")
     with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w", encoding="utf-8") as file:
         file.write(text)
+        file.flush()
+        os.fsync(file.fileno())  # or a power cut could leave a file of this name without its content
     scratch.replace(path)
 
 

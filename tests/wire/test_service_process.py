@@ -117,6 +117,30 @@ def test_why_it_does_not_start(tmp_path: Path) -> None:
     assert option.returncode == 2 and "NAME=VALUE" in option.stderr
 
 
+@pytest.mark.parametrize("content", [b"", b"\n", b"short", "ü".encode() * 40])
+def test_a_token_that_protects_nothing_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "token").write_bytes(content)
+    done = again(tmp_path)
+    assert done.returncode == 2 and str(tmp_path / "token") in done.stderr and "remove the file" in done.stderr
+    assert "Traceback" not in done.stderr and (tmp_path / "token").read_bytes() == content
+
+
+def test_where_it_cannot_start_it_says_so(tmp_path: Path) -> None:
+    (tmp_path / "a file").touch()
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "state.sqlite").write_bytes(os.urandom(9000))
+    long = tmp_path.joinpath("x" * 3000)
+    for root, options in (
+        (tmp_path / "a file", ()),
+        (tmp_path / "damaged", ()),
+        (long, ()),
+        (tmp_path / "b", ("--port", "99999")),
+        (tmp_path / "b", ("--port", "-1")),
+    ):
+        done = again(root, *options)
+        assert done.returncode == 2 and "did not start" in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
 @pytest.fixture(scope="module")
 def secure(start: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     running = start(tmp_path_factory.mktemp("säfe root"), "--tls")
