@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 
 from attrs import define, evolve, field, frozen
 
-from batchhvd.logs.lines import Begun, Seen, Tested, read
+from batchhvd.logs.patterns import Begun, Seen, Tested, read
 
 _PIECE = re.compile(r"[^\n\r\b]*[\n\r\b]")
 
