@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 
-def DistributedGradientTape(
+def DistributedGradientTape(  # noqa: N802  # Horovod's own name
     gradtape: tf.GradientTape,
     device_dense: str = "",
     device_sparse: str = "",

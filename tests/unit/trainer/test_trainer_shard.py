@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from batchhvd.trainer.feed import _in_memory, share
 from batchhvd.trainer.shard import Augment, Shard
@@ -113,7 +114,8 @@ def test_what_is_tested_is_shared_without_leaving_a_rank_idle(samples: int, rank
 
 def test_bytes_are_pictures_only_if_the_caller_says_so() -> None:
     """Seen to fail: every uint8 array was divided by 255, also tokens and what a model scales by itself."""
-    x, y = np.arange(8, dtype=np.uint8).reshape(4, 2), np.arange(4)
+    x: NDArray[np.uint8] = np.arange(8, dtype=np.uint8).reshape(4, 2)
+    y = np.arange(4)
     assert share((x, y), 0, 2)[0].tolist() == [[0, 1], [4, 5]]
     for step in range(2):
         batch, labels = _in_memory((x, y), Shard(4, 2), None, step)
