@@ -153,7 +153,7 @@ def test_deleting_a_job_ends_its_processes_first(world: Live) -> None:
 def test_a_drill_on_what_is_not_there_says_so(world: Live) -> None:
     from batchhvd.errors import EngineError, NotFoundError
 
-    with pytest.raises(NotFoundError, match="no job /nowhere"):
+    with pytest.raises(NotFoundError, match="the job /nowhere does not exist"):
         drills.find(world.root, "/nowhere")
     world.command("j", "true", nodes=1)
     assert world.ended("j") == "succeeded"
