@@ -29,6 +29,7 @@ from typing import Protocol
 from attrs import asdict, field, frozen
 
 from batchhvd.errors import EngineError
+from batchhvd.node.records import write_json
 from batchhvd.node.state import Launch, PreparationPlace, StallAction, StopReason, Word
 
 __all__ = [
@@ -80,6 +81,7 @@ class Task:
             or "" for the task's folder.
         environment: variables of every process, in the order in which they are expanded: a value may refer to the
             variables before it, the node's own ones, and those of the process that started the runner.
+        literal: the names of variables of ``environment`` whose values are never expanded.
         secrets: variables whose values are never shown and never expanded.
         logs: the directory (absolute) of stdout.txt, stderr.txt and the nodes' logs.
         notices: lines at the top of each execution log.
@@ -103,6 +105,7 @@ class Task:
     prepare: str = PreparationPlace.OVERLAY
     layers: str = ""
     environment: Mapping[str, str] = field(factory=dict)
+    literal: tuple[str, ...] = ()
     secrets: Mapping[str, str] = field(factory=dict, repr=False)
     logs: str
     notices: tuple[str, ...] = ()
@@ -121,18 +124,14 @@ class Task:
         """Writes ``task.json`` into the folder, readable by its owner only, and returns its path."""
         path = Path(self.folder) / "task.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        scratch = path.with_suffix(".tmp")
-        descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(asdict(self), file)
-        scratch.replace(path)
+        write_json(path, asdict(self), mode=0o600)
         return path
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str]) -> Task:
         """Returns the task that ``write`` left in a folder."""
         document = json.loads((Path(folder) / "task.json").read_text(encoding="utf-8"))
-        lists = {name: tuple(document[name]) for name in ("nodes", "ranks", "notices")}
+        lists = {name: tuple(document[name]) for name in ("nodes", "ranks", "literal", "notices") if name in document}
         return cls(**{**document, **lists})
 
 

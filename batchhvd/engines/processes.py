@@ -22,8 +22,9 @@ from batchhvd.engines.base import Launch, Status, StopReason, Task, TaskState
 from batchhvd.errors import EngineError, EngineMissingError
 from batchhvd.node import archive
 from batchhvd.node.document import NodeRecord, ProcessRecord
+from batchhvd.node.durable import DamagedRecordError, is_count, is_ticks, read_record
 from batchhvd.node.processes import send, ticks
-from batchhvd.node.records import has_ended, read_document, read_node, write_json
+from batchhvd.node.records import has_ended, read_node, write_json
 from batchhvd.node.sandbox.libc import LINUX
 from batchhvd.node.state import NodeState
 
@@ -66,7 +67,9 @@ class Processes:
             task.write()
             archive.write(folder)
             pid = _start(task)
-            write_json(folder / "processes.json", {"pid": pid, "ticks": ticks(pid), "nodes": len(task.nodes)})
+            write_json(
+                folder / "processes.json", {"pid": pid, "ticks": ticks(pid), "nodes": len(task.nodes)}, lasting=True
+            )
         return task.folder
 
     def status(self, handles: Sequence[str]) -> Mapping[str, Status]:
@@ -74,7 +77,7 @@ class Processes:
 
         A run has ended when none of its processes is left.
         """
-        return {handle: self._status(Path(handle)) for handle in handles}
+        return {handle: self._checked(Path(handle)) for handle in handles}
 
     def cancel(self, handle: str) -> None:
         """Tells the runners to end; kills those that have not ended within ``patience`` after the first call."""
@@ -83,8 +86,32 @@ class Processes:
             return
         records.declare(folder, StopReason.CANCELLED, error="the job was terminated")
         if time.time() - (folder / "stop.json").stat().st_mtime > self.patience:
+            self._sweep_all(folder)
+
+    def _sweep_all(self, folder: Path) -> None:
+        try:
             for index in range(_started(folder)["nodes"]):
                 _sweep(folder, index)
+        except DamagedRecordError:
+            _sweep_damaged(folder)
+
+    def _checked(self, folder: Path) -> Status:
+        try:
+            return self._status(folder)
+        except DamagedRecordError as error:
+            return self._damaged(folder, error)
+
+    def _damaged(self, folder: Path, error: DamagedRecordError) -> Status:
+        """Ends a task, one of whose records is damaged; it has failed when none of its processes is left."""
+        records.declare(folder, StopReason.ENGINE, error=str(error))
+        if _of_folder(folder):
+            if time.time() - (folder / "stop.json").lstat().st_mtime > self.patience:
+                _sweep_damaged(folder)
+            return Status(state=TaskState.RUNNING)
+        try:
+            return self._status(folder)  # the runners may have written it again
+        except DamagedRecordError:
+            return Status(state=TaskState.FAILED, reason=StopReason.ENGINE, error=str(error), ended=time.time())
 
     def _status(self, folder: Path) -> Status:
         started = _started(folder)
@@ -143,7 +170,8 @@ def _runners(folder: Path, found: Sequence[NodeRecord | None]) -> list[ProcessRe
 
 def _started(folder: Path) -> StarterRecord:
     """Returns what started a task's nodes, and how many there are; zeros if nothing did."""
-    found: StarterRecord | None = read_document(folder / "processes.json")
+    shape = {"pid": is_count, "ticks": is_ticks, "nodes": is_count}
+    found: StarterRecord | None = read_record(folder / "processes.json", shape)  # type: ignore[assignment]
     return found or {"pid": 0, "ticks": 0, "nodes": 0}
 
 
@@ -175,6 +203,28 @@ def _belonging(folder: Path, index: int) -> list[int]:
     for name in os.listdir("/proc") if LINUX else ():
         with contextlib.suppress(OSError):  # it has ended, or is another user's
             if name.isdigit() and mark in Path("/proc", name, "environ").read_bytes().split(b"\0"):
+                found.append(int(name))
+    return found
+
+
+def _sweep_damaged(folder: Path) -> None:
+    """Kills all processes of a task whose records do not say which they are."""
+    deadline = time.monotonic() + 2
+    while (found := _of_folder(folder)) and time.monotonic() < deadline:
+        send(found, signal.SIGKILL)
+        time.sleep(0.005)
+
+
+def _of_folder(folder: Path) -> list[int]:
+    """Returns the living processes of a task: those with its name in their environment, and its runners."""
+    mark, runner = f"BATCHHVD_NODE={folder}:".encode(), os.fsencode(Path(folder, "node-"))
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc") if LINUX else ()):
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            variables = Path("/proc", name, "environ").read_bytes().split(b"\0")
+            words = Path("/proc", name, "cmdline").read_bytes().split(b"\0")
+            marked = any(word.startswith(mark) for word in variables) or any(word.startswith(runner) for word in words)
+            if marked and int(name) != os.getpid() and ticks(int(name)) is not None:
                 found.append(int(name))
     return found
 

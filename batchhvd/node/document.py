@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TypedDict
 
 
-class TaskDocument(TypedDict):
+class NewerTask(TypedDict, total=False):
+    """What ``task.json`` contains only if a service of today wrote it."""
+
+    literal: list[str]
+
+
+class TaskDocument(NewerTask):
     """``task.json``: the task; its fields are those of ``batchhvd.engines.base.Task``."""
 
     name: str

@@ -8,6 +8,7 @@ import signal
 import time
 from pathlib import Path
 
+from batchhvd.node.durable import DamagedRecordError
 from batchhvd.node.output import LogFile
 from batchhvd.node.processes import end_all, send
 from batchhvd.node.records import declare, has_ended, node_path, read_node, read_task, write_json
@@ -39,7 +40,7 @@ def guard(folder: Path, index: int, runner: int) -> int:
     code = os.waitstatus_to_exitcode(status)
     if not (folder / "task.json").exists():
         return 1  # nothing waits for this node any more
-    if not has_ended(read_node(folder, index)):
+    if not _has_ended(folder, index):
         complete(folder, index, code)
     return code if code >= 0 else 128 - code
 
@@ -58,19 +59,51 @@ def complete(folder: Path, index: int, code: int) -> NodeRecord:
     Raises:
         FileNotFoundError: the folder does not contain a task.
     """
-    task = read_task(folder)
-    if task is None:
-        raise FileNotFoundError(f"{folder} does not contain a task")
-    name, now = task["nodes"][index], time.time()
+    name, now = _name(folder, index), time.time()
     error = f"the node's runner ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}"
-    with contextlib.suppress(OSError):
-        LogFile(Path(task["logs"]) / f"execution-{name}.log").write(f"{error}\n".encode())
+    _note(folder, name, error)
     declare(folder, StopReason.NODE, node=name, error=error)
-    record = read_node(folder, index) or _unbegun(index, name, now)
+    record = _begun(folder, index) or _unbegun(index, name, now)
     record["node"], record["state"], record["ended"] = name, NodeState.ENDED, now
     record["reason"], record["error"] = StopReason.NODE, error
     write_json(node_path(folder, index), record)
     return record
+
+
+def _has_ended(folder: Path, index: int) -> bool:
+    try:
+        return has_ended(read_node(folder, index))
+    except DamagedRecordError:
+        return False
+
+
+def _name(folder: Path, index: int) -> str:
+    """Returns the name of a node; if the task is damaged, its number.
+
+    Raises:
+        FileNotFoundError: the folder does not contain a task.
+    """
+    with contextlib.suppress(DamagedRecordError, IndexError):
+        task = read_task(folder)
+        if task is None:
+            raise FileNotFoundError(f"{folder} does not contain a task")
+        return task["nodes"][index]
+    return f"node {index}"
+
+
+def _note(folder: Path, name: str, error: str) -> None:
+    with contextlib.suppress(OSError, DamagedRecordError):
+        task = read_task(folder)
+        if task is not None:
+            LogFile(Path(task["logs"]) / f"execution-{name}.log").write(f"{error}\n".encode())
+
+
+def _begun(folder: Path, index: int) -> NodeRecord | None:
+    """Returns what the runner has recorded, or None if it has not, or something has damaged it since."""
+    try:
+        return read_node(folder, index)
+    except DamagedRecordError:
+        return None
 
 
 def _unbegun(index: int, name: str, now: float) -> NodeRecord:

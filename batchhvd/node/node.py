@@ -73,7 +73,7 @@ class Node:
             return 1
         except StoppedError:
             self.journal.note("stopped before the ranks were started")
-        except OSError as error:
+        except Exception as error:  # whatever it is, the task ends, and says why
             self.journal.free_room()
             self.journal.fail(StopReason.ENGINE, f"the node cannot continue: {error}")
         self._finish()

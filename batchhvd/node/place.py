@@ -45,8 +45,9 @@ class TaskPlace:
         found = dict(os.environ)
         found |= {"AZ_BATCHAI_TASK_INDEX": str(self.index), "AZ_BATCHAI_JOB_TEMP": str(self.temporary)}
         found |= {"AZ_BATCHAI_JOB_TEMP_DIR": str(self.temporary.parent), "AZ_BATCHAI_NODE_NAME": self.name}
+        literal = self.task.get("literal", ())
         for name, value in self.own.items():
-            found[name] = expand(value, found)
+            found[name] = value if name in literal else expand(value, found)
         for name, value in self.threads().items():
             found.setdefault(name, value)
         found.update(self.task["secrets"], BATCHHVD_NODE=f"{self.folder}:{self.index}")

@@ -3,48 +3,106 @@
 from __future__ import annotations
 
 import json
-import os
 
-from batchhvd.node.state import NodeState
+from batchhvd.node.durable import (
+    DamagedRecordError,
+    create,
+    is_code,
+    is_count,
+    is_object,
+    is_text,
+    is_ticks,
+    is_time,
+    list_of,
+    maybe,
+    read_record,
+    replace,
+    table_of,
+)
+from batchhvd.node.state import NodeState, StopReason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
-    from typing import Any, TypeGuard
+    from typing import TypeGuard
 
     from batchhvd.node.document import MeetingRecord, NodeRecord, StopRecord, TaskDocument
 
 
-def write_json(path: Path, document: Mapping[str, object]) -> None:
-    """Writes a document to a file; a reader sees the old content or the new one, never a part."""
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    scratch.write_text(json.dumps(document), encoding="utf-8")
-    scratch.replace(path)
+_PROCESS = is_object(pid=is_count, ticks=is_ticks)
+_RANK = is_object(
+    rank=is_code, pid=is_count, started=is_time, ended=maybe(is_time), exit=is_code, tail=list_of(is_text)
+)
+_TASK = {
+    "nodes": list_of(is_text),
+    "ranks": list_of(is_count),
+    "environment": table_of(is_text),
+    "secrets": table_of(is_text),
+    **dict.fromkeys(("launch", "command", "prepare", "logs", "stall_action"), is_text),
+    "preparation": maybe(is_text),
+    "notices": list_of(is_text),
+    "wall_seconds": maybe(is_time),
+    "attempt": is_count,
+}
+_NODE = {
+    **dict.fromkeys(("node", "host", "state", "reason", "error"), is_text),
+    "pid": maybe(is_count),
+    "started": is_time,
+    "ended": maybe(is_time),
+    "ranks": list_of(_RANK),
+}
+_STOP = {
+    **dict.fromkeys(("reason", "node", "error"), is_text),
+    "rank": is_code,
+    "exit_code": is_code,
+    "tail": list_of(is_text),
+}
+_MEETING = {"addresses": list_of(is_text), "port": is_count, "name": is_text}
+
+
+def write_json(path: Path, document: Mapping[str, object], *, mode: int = 0o644, lasting: bool = False) -> None:
+    """Writes a document to a file; a reader sees the old content or the new one, never a part, even after a power cut.
+
+    Args:
+        path: the file.
+        document: its new content.
+        mode: the permissions of the file.
+        lasting: whether the new content must be there after a power cut, and not only one of the two.
+    """
+    replace(path, json.dumps(document).encode(), mode=mode, lasting=lasting)
 
 
 def read_task(folder: Path) -> TaskDocument | None:
-    """Returns the task of a folder, or None if the folder does not contain one (any more)."""
-    task: TaskDocument | None = read_document(folder / "task.json")
-    return task
+    """Returns the task of a folder, or None if the folder does not contain one (any more); may be damaged, as below."""
+    return read_record(folder / "task.json", _TASK)  # type: ignore[return-value]  # its shape was checked
 
 
 def read_node(folder: Path, index: int) -> NodeRecord | None:
-    """Returns the record of a node, or None if the node has not begun."""
-    record: NodeRecord | None = read_document(node_path(folder, index))
+    """Returns the record of a node, or None if the node has not begun.
+
+    Raises:
+        DamagedRecordError: the file does not contain such a record; so with each of these readers.
+    """
+    path = node_path(folder, index)
+    record: NodeRecord | None = read_record(path, _NODE)  # type: ignore[assignment]
+    if record is not None and "guard" in record and not (_PROCESS(record["guard"]) and is_ticks(record.get("ticks"))):
+        raise DamagedRecordError(path, "the field 'guard' is wrong")
     return record
 
 
 def read_stop(folder: Path) -> StopRecord | None:
-    """Returns why a task was stopped, or None if it was not."""
-    stop: StopRecord | None = read_document(folder / "stop.json")
-    return stop
+    """Returns why a task was stopped, or None if it was not; a damaged stop file stops the task too."""
+    path = folder / "stop.json"
+    try:
+        return read_record(path, _STOP)  # type: ignore[return-value]
+    except DamagedRecordError as error:
+        return _stop(StopReason.ENGINE, error=str(error))
 
 
 def read_meeting(folder: Path) -> MeetingRecord | None:
     """Returns where the ranks meet, or None if node 0 has not announced it yet."""
-    meeting: MeetingRecord | None = read_document(folder / "rendezvous.json")
-    return meeting
+    return read_record(folder / "rendezvous.json", _MEETING)  # type: ignore[return-value]
 
 
 def node_path(folder: Path, index: int) -> Path:
@@ -82,7 +140,22 @@ def declare(
         tail: the last lines of what failed has written.
         stacks: whether all nodes are to log what their ranks are doing.
     """
-    words: StopRecord = {
+    words = _stop(reason, node=node, rank=rank, exit_code=exit_code, error=error, tail=tail)
+    if stacks:
+        words["stacks"] = True
+    return create(folder / "stop.json", json.dumps(words).encode())
+
+
+def _stop(
+    reason: str,
+    *,
+    node: str = "",
+    rank: int | None = None,
+    exit_code: int | None = None,
+    error: str = "",
+    tail: Sequence[str] = (),
+) -> StopRecord:
+    return {
         "reason": reason,
         "node": node,
         "rank": rank,
@@ -90,31 +163,3 @@ def declare(
         "error": error,
         "tail": list(tail),
     }
-    if stacks:
-        words["stacks"] = True
-    scratch = folder / f".stop.{os.getpid()}"
-    scratch.write_text(json.dumps(words), encoding="utf-8")
-    try:
-        os.link(scratch, folder / "stop.json")  # fails if it exists, and nobody ever sees a part of it
-    except FileExistsError:
-        return False
-    finally:
-        scratch.unlink()
-    return True
-
-
-def read_document(path: Path) -> Any:
-    """Returns the object in a file, or None if there is no file.
-
-    Raises:
-        ValueError: the file does not hold a JSON object: a job wrote to it, or a power cut left a part of it.
-    """
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"{path} is damaged: it is not a JSON object")
-    return found

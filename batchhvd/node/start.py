@@ -8,6 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
+from batchhvd.node.durable import DamagedRecordError
 from batchhvd.node.guard import guard
 from batchhvd.node.node import Node
 from batchhvd.node.processes import adopt_orphans, die_with_parent
@@ -77,4 +78,7 @@ def _begins(folder: Path, index: int) -> bool:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False  # another process runs this node
-    return not has_ended(read_node(folder, index))  # an ended node is not run again
+    try:
+        return not has_ended(read_node(folder, index))  # an ended node is not run again
+    except DamagedRecordError:
+        return False  # it has been run, or somebody wants that to be believed

@@ -5,9 +5,10 @@ Source: the manual pages of squeue, sacct and sinfo of Slurm 22.05.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from attrs import frozen
@@ -54,6 +55,16 @@ def accounted(line: str) -> tuple[str, SlurmJob]:
     )
 
 
+def readable(read: Callable[[str], tuple[str, SlurmJob]], text: str) -> dict[str, SlurmJob]:
+    """Returns the jobs in an answer by number; a line that is none is left out, so that it hides no other job."""
+    found = {}
+    for line in text.splitlines():
+        with contextlib.suppress(ValueError):
+            number, job = read(line)
+            found[number] = job
+    return found
+
+
 def _shell_code(wait_status: int) -> int:
     code = os.waitstatus_to_exitcode(wait_status)
     return code if code >= 0 else 128 - code
@@ -70,6 +81,7 @@ def nodes_of(lines: Sequence[str], chosen: bool) -> dict[str, tuple[bool, str]]:
     """Reads the lines of sinfo; if no partition was chosen, only the default one counts, which is marked by a star."""
     rows = [line.split("|", 3) for line in lines]
     default = not chosen and any(row[0].endswith("*") for row in rows)
+    rows = [row for row in rows if len(row) == 4]
     return {name: _node_of(state, why) for where, name, state, why in rows if where.endswith("*") or not default}
 
 

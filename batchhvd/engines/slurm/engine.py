@@ -13,6 +13,7 @@ Source: the manual pages of sbatch, srun, squeue, sacct, scancel and sinfo of Sl
 
 from __future__ import annotations
 
+import contextlib
 import math
 import shutil
 import subprocess
@@ -23,7 +24,7 @@ from pathlib import Path
 
 from batchhvd.engines import records
 from batchhvd.engines.base import Status, StopReason, Task
-from batchhvd.engines.slurm.answers import FIELDS, SlurmJob, accounted, job_of, nodes_of
+from batchhvd.engines.slurm.answers import FIELDS, SlurmJob, accounted, job_of, nodes_of, readable
 from batchhvd.engines.slurm.judge import judged
 from batchhvd.engines.slurm.run import SlurmRun, Submission, read_submission
 from batchhvd.engines.slurm.script import ScriptLayout, checked, script
@@ -113,7 +114,7 @@ class Slurm:
             (folder / "job.sbatch").write_text(text, encoding="utf-8")
             job = self._sbatch(text)
         submission: Submission = {"job": job, "nodes": list(task.nodes)}
-        write_json(folder / "slurm.json", submission)
+        write_json(folder / "slurm.json", submission, lasting=True)
         self._seen.pop(job, None)
         return f"{job} {folder}"
 
@@ -121,6 +122,8 @@ class Slurm:
         """Returns the status of each run; asks Slurm once, about all runs whose records do not say how they ended."""
         runs = {handle: SlurmRun.read(handle) for handle in handles}
         asked = [run.job for run in runs.values() if not run.is_final]
+        for handle in [handle for handle, run in runs.items() if run.is_damaged]:
+            self.cancel(handle)
         jobs = self._jobs(asked) if asked else {}
         return {handle: run.told if run.is_final else judged(run, jobs) for handle, run in runs.items()}
 
@@ -133,7 +136,8 @@ class Slurm:
         run, now = SlurmRun.read(handle), time.monotonic()
         if run.is_final:
             return
-        records.declare(run.folder, StopReason.CANCELLED, error="the job was terminated")
+        with contextlib.suppress(FileNotFoundError):  # a folder that is gone has no runners to tell
+            records.declare(run.folder, StopReason.CANCELLED, error="the job was terminated")
         if now - self._cancelled.get(handle, -_AGAIN) >= _AGAIN:
             self._cancelled[handle] = now
             self._seen.pop(run.job, None)
@@ -201,7 +205,7 @@ class Slurm:
         if answer.returncode and _UNKNOWN not in answer.stderr:
             self._silent = time.monotonic()
             return None
-        return dict(job_of(line) for line in answer.stdout.splitlines())  # an unknown job has no line
+        return readable(job_of, answer.stdout)  # an unknown job has no line
 
     def _sacct(self, numbers: Sequence[str]) -> dict[str, SlurmJob]:
         """Asks the accounting about jobs that the controller has forgotten; most small sites have no accounting."""
@@ -209,7 +213,7 @@ class Slurm:
             return {}
         columns = "--format=JobIDRaw,State,ExitCode,End"
         answer = self._run("sacct", "-n", "-P", "-X", "--starttime=1970-01-01", f"--jobs={','.join(numbers)}", columns)
-        return dict(map(accounted, answer.stdout.splitlines())) if not answer.returncode else {}
+        return readable(accounted, answer.stdout) if not answer.returncode else {}
 
     def _sinfo(self) -> dict[str, tuple[bool, str]] | None:
         """Returns for each node of the partition whether it accepts jobs, and its state with Slurm's reason.

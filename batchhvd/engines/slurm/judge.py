@@ -52,6 +52,8 @@ def judged(run: SlurmRun, jobs: Mapping[str, SlurmJob] | None) -> Status:
         waits = run.told.state == TaskState.QUEUED
         return evolve(run.told if waits else run.moving, reason="Slurm's controller does not answer")
     job = jobs.get(run.job)
+    if run.is_damaged:
+        return run.told if job is None or job.state in _OVER else Status(state=TaskState.RUNNING)
     if job is None:
         return _forgotten(run)
     if job.restarts is not None:

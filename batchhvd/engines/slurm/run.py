@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TypedDict
 
@@ -10,6 +9,7 @@ from attrs import frozen
 
 from batchhvd.engines import records
 from batchhvd.engines.base import Status, StopReason, TaskState
+from batchhvd.node.durable import DamagedRecordError, is_text, list_of, read_record
 from batchhvd.node.records import has_ended
 
 
@@ -22,10 +22,8 @@ class Submission(TypedDict):
 
 def read_submission(folder: Path) -> Submission | None:
     """Returns the record of a submission, or None if there was none."""
-    try:
-        found: Submission = json.loads((folder / "slurm.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
+    shape = {"job": is_text, "nodes": list_of(is_text)}
+    found: Submission | None = read_record(folder / "slurm.json", shape)  # type: ignore[assignment]
     return found
 
 
@@ -38,18 +36,27 @@ class SlurmRun:
         folder: its folder.
         told: its status by the records of its nodes.
         missing: the indices of the nodes that have no record which says that they have ended.
+        is_damaged: whether a record cannot be read: the run is ended, and has failed when Slurm says that it is over.
     """
 
     job: str
     folder: Path
     told: Status
     missing: tuple[int, ...] = ()
+    is_damaged: bool = False
 
     @classmethod
     def read(cls, handle: str) -> SlurmRun:
         """Returns the run of a handle; its status is ``lost`` if the folder has no record of it."""
         job, _, place = handle.partition(" ")
-        folder = Path(place)
+        try:
+            return cls._read(job, Path(place))
+        except DamagedRecordError as error:
+            told = Status(state=TaskState.FAILED, reason=StopReason.ENGINE, error=str(error))
+            return cls(job, Path(place), told, is_damaged=True)
+
+    @classmethod
+    def _read(cls, job: str, folder: Path) -> SlurmRun:
         submission = read_submission(folder)
         if submission is None:
             error = f"{folder} has no record of Slurm's job {job}"
@@ -62,7 +69,7 @@ class SlurmRun:
     @property
     def is_final(self) -> bool:
         """Whether the records say how it ended; nodes that were told to end may be about to start again."""
-        return not self.missing and self.told.reason != StopReason.NODE
+        return not self.is_damaged and not self.missing and self.told.reason != StopReason.NODE
 
     @property
     def moving(self) -> Status:

@@ -98,10 +98,16 @@ def every(job: JobProperties, cluster: ClusterProperties) -> list[MountPoint]:
 
 
 def locate(path: str, mounts: list[MountPoint]) -> tuple[MountPoint, str] | None:
-    """Returns the mount that a path such as ``$AZ_BATCHAI_JOB_MOUNT_ROOT/share/logs`` is on, and the path in it.
+    """Returns the mount that a path such as ``$AZ_BATCHAI_JOB_MOUNT_ROOT/share/logs`` is on, and the path in its share.
 
     Returns None when it is on no mount, or would leave it.
     """
+    found = below(path, mounts)
+    return found and (found[0], posixpath.join(found[0].inside, found[1]).rstrip("/"))
+
+
+def below(path: str, mounts: list[MountPoint]) -> tuple[MountPoint, str] | None:
+    """Returns the mount that a path is on, and the path below it; whatever reads such paths reads them with this."""
     variable = _VARIABLE.match(path)
     if variable is None:
         return None
@@ -111,7 +117,7 @@ def locate(path: str, mounts: list[MountPoint]) -> tuple[MountPoint, str] | None
     place = posixpath.normpath(rest or ".")
     for mount in mounts:
         if mount.root == root and (place == mount.path or place.startswith(mount.path + "/")):
-            return mount, posixpath.join(mount.inside, place[len(mount.path) :].lstrip("/")).rstrip("/")
+            return mount, place[len(mount.path) :].lstrip("/")
     return None
 
 

@@ -22,6 +22,7 @@ from batchhvd.service.store.documents import (
     Variable,
 )
 from batchhvd.wire.facts.hosts import FILE_DOMAIN
+from batchhvd.wire.facts.job_variables import allowed
 
 _NO_BLOBS = "is not supported: there are no blob containers here; use azureFileShares"
 _NO_VAULT = "is not supported: there is no key vault here; give the value itself"
@@ -114,6 +115,7 @@ def variable_problems(holder: TaskProperties, at: str) -> list[Problem]:
     found: list[Problem] = []
     for index, entry in enumerate(holder.get("environmentVariables", ())):
         found += _variable_problems(entry, f"{at}/environmentVariables/{index}")
+        found += _interpreted_problems(entry, f"{at}/environmentVariables/{index}")
     for index, entry in enumerate(holder.get("secrets", ())):
         found += _variable_problems(entry, f"{at}/secrets/{index}")
     return found
@@ -122,10 +124,25 @@ def variable_problems(holder: TaskProperties, at: str) -> list[Problem]:
 def _variable_problems(entry: Variable, at: str) -> Iterator[Problem]:
     if not entry["name"] or "=" in entry["name"]:
         yield Problem(f"{at}/name", f"must be a variable's name, not empty and without '=', not '{entry['name']}'")
+    elif not _is_text(entry["name"]):
+        yield Problem(f"{at}/name", f"must be a text without NUL characters, not {ascii(entry['name'])}")
     if "valueSecretReference" in entry:
         yield Problem(f"{at}/valueSecretReference", _NO_VAULT)
     elif "value" not in entry:
         yield Problem(f"{at}/value", "is missing")
+    elif not _is_text(entry["value"]):
+        yield Problem(f"{at}/value", f"must be a text without NUL characters, for the variable {ascii(entry['name'])}")
+
+
+def _interpreted_problems(entry: Variable, at: str) -> Iterator[Problem]:
+    name, value = entry["name"], entry.get("value")
+    if value is not None and (wanted := allowed(name, value)):
+        yield Problem(f"{at}/value", f"must be {wanted} for the variable {name}, not {ascii(value[:40])}")
+
+
+def _is_text(value: str) -> bool:
+    """Whether a value can be a variable's: text in UTF-8 without NUL."""
+    return "\0" not in value and value == value.encode("utf-8", "replace").decode()
 
 
 def log_problems(holder: TaskProperties, known: list[mounts.MountPoint], at: str) -> list[Problem]:

@@ -26,7 +26,7 @@ class Ending(WireWord):
     NODES_GONE = DeallocationOption.TERMINATE.value
 
 
-_TEXTS: Mapping[str, str] = {
+TEXTS: Mapping[str, str] = {
     Ending.DELETED: "The job was deleted.",
     Ending.TERMINATED: "The job was terminated on request.",
     Ending.CLUSTER_GONE: "The job's cluster was deleted.",
@@ -47,7 +47,7 @@ def of(job: StoredJob, cluster: StoredCluster | None) -> str:
 
 def error(ending: str, job: StoredJob) -> ErrorDocument:
     """Returns the error of a job that was ended."""
-    return documents.error(Code.TERMINATED, _TEXTS[ending], Attempt=str(job.attempt))
+    return documents.error(Code.TERMINATED, TEXTS[ending], Attempt=str(job.attempt))
 
 
 def may_retry(job: StoredJob, cluster: StoredCluster | None, status: Status) -> bool:

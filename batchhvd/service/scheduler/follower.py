@@ -10,7 +10,6 @@ from pathlib import Path
 from attrs import Factory, frozen
 
 from batchhvd.engines.base import ENDED, Status, StopReason, TaskState
-from batchhvd.service.mounts.links import MountError
 from batchhvd.service.scheduler import ending, manifest, nodes, outcome, task, transition
 from batchhvd.service.scheduler.ending import Ending
 from batchhvd.service.scheduler.starter import JobStarter
@@ -58,6 +57,13 @@ class JobFollower:
             return self._seal(job, cluster, status, now)
         return self._fail(job, cluster, status, now)
 
+    def abandon(self, job: StoredJob, cluster: StoredCluster | None, error: Exception, now: float) -> StoredJob:
+        """Ends a job that cannot be followed: with what was asked of it, or with what is wrong."""
+        why = ending.of(job, cluster)
+        text = f"The engine cannot tell how the job is: {type(error).__name__}: {error}"
+        told = ending.error(why, job) if why in ending.TEXTS else documents.error(Code.ENGINE_FAILED, text)
+        return self.starter.fail(job, told, now)
+
     def _note(self, job: StoredJob, status: Status, now: float) -> StoredJob:
         if not transition.is_news(job, status):
             return job
@@ -68,7 +74,7 @@ class JobFollower:
         try:
             if not self._sealed(job, cluster, now):
                 return job
-        except (MountError, OSError) as error:
+        except Exception as error:  # whatever lies in the outputs, no other job suffers
             self.sealing.pop(job.id, None)
             text = f"The job succeeded, but its outputs could not be sealed: {error}"
             return self._finish(job, status, documents.error(Code.ENGINE_FAILED, text), now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import uuid
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Record, Store
 
+log = logging.getLogger("batchhvd.service.scheduler.removal")
 _STORAGE = ("storageAccounts", "fileServers")
 
 
@@ -21,8 +23,16 @@ def run(store: Store, root: Path) -> bool:
     if not doomed:
         return False
     active = [StoredJob.of(record) for record in store.active()]
-    left = [record for record in sorted(doomed, key=_depth) if not _remove(store, root, record, active)]
+    left = [record for record in sorted(doomed, key=_depth) if not _tried(store, root, record, active)]
     return bool(left)
+
+
+def _tried(store: Store, root: Path, record: Record, active: Sequence[StoredJob]) -> bool:
+    try:
+        return _remove(store, root, record, active)
+    except Exception:  # whatever is wrong with one record must not keep the others
+        log.exception("%s could not be removed; the next tick tries again", record.id)
+        return False
 
 
 def _depth(record: Record) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import posixpath
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,6 +19,8 @@ from batchhvd.service.scheduler.task import Site
 from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.records import Store
 
+log = logging.getLogger("batchhvd.service.scheduler.setup_task")
+
 
 class Setups:
     """Brings the nodes of clusters from "preparing" to "idle", or to "unusable" when their setup fails."""
@@ -28,10 +31,25 @@ class Setups:
     def follow(self, cluster: StoredCluster, now: float) -> StoredCluster:
         """Moves the preparing nodes of a cluster one step and returns it as it is now."""
         for name, handle in cluster.preparing.items():
-            change = self._next(cluster, name, handle, now)
+            change = self._tried(cluster, name, handle, now)
             if change is not None:
                 cluster = self._store.revise(cluster, change) or cluster
         return cluster
+
+    def _tried(
+        self, cluster: StoredCluster, name: str, handle: str, now: float
+    ) -> Callable[[StoredCluster], StoredCluster] | None:
+        """Does the same as ``_next``; whatever is wrong with one node holds up no other."""
+        try:
+            return self._next(cluster, name, handle, now)
+        except (BatchHvdError, OSError):
+            log.exception("the setup task of %s could not be followed; the next tick tries again", name)
+            return None
+        except Exception as error:
+            log.exception("the setup task of %s could not be followed", name)
+            if cluster.is_deleting or name in cluster.leaving:
+                return lambda cluster: nodes.dropped(cluster, name)
+            return _unusable(name, f"The engine failed: {type(error).__name__}: {error}")
 
     def _next(
         self, cluster: StoredCluster, name: str, handle: str, now: float
@@ -60,7 +78,7 @@ class Setups:
             laid = self._laid(cluster, name)
             layout.lay(laid)
             handle = self._engine.submit(laid.task)
-        except (BatchHvdError, links.MountError, OSError, ValueError) as error:
+        except Exception as error:  # whatever it is, this node cannot be used, and no other suffers
             return _unusable(name, f"The setup task on {name} did not start: {error}")
         return lambda cluster: nodes.begun(cluster, name, handle)
 
@@ -89,6 +107,7 @@ def build(cluster: StoredCluster, name: str, targets: Mapping[MountPoint, Path],
         prepare=site.prepare,
         layers=site.layers,
         environment=job_task.of_setup(setup, folder, site),
+        literal=job_task.LITERAL,
         secrets=cluster.secrets,
         logs=str(logs),
         options=site.options,

@@ -113,9 +113,11 @@ class JobStarter:
             self.fail(job, documents.error(Code.MOUNT_FAILED, str(error), Path=error.path), now)
         except ScriptMissingError as error:
             self.fail(job, documents.error(Code.SCRIPT_NOT_FOUND, str(error), Path=error.path), now)
-        except (BatchHvdError, OSError, ValueError) as error:
+        except Exception as error:  # whatever the engine raises, no other job suffers
             log.exception("job %s did not start", job.id)
-            self.fail(job, documents.error(Code.ENGINE_FAILED, f"{error}."), now)
+            plain = isinstance(error, (BatchHvdError, OSError, ValueError))
+            text = f"{error}." if plain else f"The engine failed: {error!r}."
+            self.fail(job, documents.error(Code.ENGINE_FAILED, text), now)
 
     def _reserve(self, job: StoredJob, given: tuple[str, ...]) -> StoredJob:
         tasks = self.root / "tasks"

@@ -16,12 +16,19 @@ from batchhvd.service.scheduler.layout import TaskLayout
 from batchhvd.service.store.documents import ClusterProperties, JobProperties, SetupTask, TaskProperties
 from batchhvd.service.store.job import StoredJob
 from batchhvd.wire.facts import vm_sizes
+from batchhvd.wire.facts.job_variables import NUM_GPUS, RETRIES, STALL_ACTION, STALL_SECONDS, allowed, interpreted
 from batchhvd.wire.facts.mount_roots import CLUSTER_ROOT, JOB_ROOT
 from batchhvd.wire.facts.times import read_duration
 
-STALL_SECONDS, STALL_ACTION, RETRIES = "BATCHHVD_STALL_SECONDS", "BATCHHVD_STALL_ACTION", "BATCHHVD_RETRIES"
 FOLDERS = {JOB_ROOT: "mounts", CLUSTER_ROOT: "cluster"}
 """Where the mount roots lie in a task's folder."""
+
+_PYTHON = "BATCHHVD_PYTHON_FOLDER"
+LITERAL = (
+    *(_PYTHON, CLUSTER_ROOT, JOB_ROOT, "AZ_BATCHAI_JOB_NAME", "AZ_BATCHAI_SHARED_JOB_TEMP"),
+    *("AZ_BATCHAI_MPI_HOST_FILE", "AZ_BATCHAI_NODE_LIST"),
+)
+"""The variables whose values the service writes and no node expands: a path may contain a dollar sign."""
 
 
 @frozen
@@ -73,6 +80,7 @@ def build(
     properties = job.properties
     launch, command, script = _command(properties, site)
     outputs = output_directories(properties, targets)
+    variables = dict(_variables(job, cluster, attempt, site))
     task = Task(
         name=re.sub(r"[^\w.-]", "-", job.name, flags=re.ASCII),
         folder=str(attempt.folder),
@@ -84,7 +92,8 @@ def build(
         preparation=_preparation(properties),
         prepare=site.prepare,
         layers=site.layers,
-        environment=dict(_variables(job, cluster, attempt, site)),
+        environment=variables,
+        literal=tuple(name for name in LITERAL if name not in _own(properties)),
         secrets=job.secrets,
         logs=str(outputs["stdouterr"]),
         notices=tuple(_notices(job)),
@@ -125,12 +134,11 @@ def segments(properties: JobProperties, targets: Mapping[MountPoint, Path]) -> l
 
 
 def _resolve(path: str, targets: Mapping[MountPoint, Path]) -> Path:
-    found = mounts.locate(path, list(targets))
+    found = mounts.below(path, list(targets))
     if found is None:
         raise ValueError(path)
-    mount, _ = found
-    place = posixpath.normpath(path.partition("/")[2] or ".")
-    return targets[mount] / place[len(mount.path) :].lstrip("/")
+    mount, rest = found
+    return targets[mount] / rest
 
 
 def locate(path: str, targets: Mapping[MountPoint, Path]) -> Path | None:
@@ -160,15 +168,16 @@ def spread(ranks: int, nodes: int) -> tuple[int, ...]:
 
 def retries(properties: JobProperties) -> int | None:
     """Returns how often a job asks to be started again after a failure, None when it does not say."""
-    value = _own(properties).get(RETRIES)
-    return int(value) if value is not None and re.fullmatch(r"[0-9]{1,9}", value) else None
+    value = interpreted(_own(properties)).get(RETRIES)
+    return None if value is None else int(value)
 
 
 def _command(properties: JobProperties, site: Site) -> tuple[str, str, str]:
     """Returns how a job is launched, the command line of a rank, and the script that must exist."""
     if "horovodSettings" in properties:
         block = properties["horovodSettings"]
-        words = [quote(block.get("pythonInterpreterPath") or site.python), quote(block["pythonScriptFilePath"])]
+        own = block.get("pythonInterpreterPath")
+        words = [quote(own) if own else _as_it_is(site.python), quote(block["pythonScriptFilePath"])]
         arguments = protect(block.get("commandLineArgs", ""))
         return Launch.HOROVOD, " ".join([*words, arguments]).strip(), block["pythonScriptFilePath"]
     if "customMpiSettings" in properties:
@@ -184,6 +193,11 @@ def _preparation(properties: JobProperties) -> str | None:
 def quote(path: str) -> str:
     """Quotes a path for a shell that still has to expand the variables in it."""
     return '"' + re.sub(r'(["\\`]|\$(?![\w{]))', r"\\\1", path) + '"'
+
+
+def _as_it_is(path: str) -> str:
+    """Quotes a path for a shell that must not expand anything in it."""
+    return '"' + re.sub(r'(["\\`$])', r"\\\1", path) + '"'
 
 
 _UNQUOTED = re.compile(
@@ -207,7 +221,7 @@ def protect(command: str) -> str:
 def _variables(job: StoredJob, cluster: ClusterProperties, attempt: Attempt, site: Site) -> Iterator[tuple[str, str]]:
     properties = job.properties
     size = vm_sizes.size(cluster["vmSize"])
-    yield "PATH", f"{posixpath.dirname(site.python)}:$PATH"
+    yield from _path(site).items()
     yield "PYTHONUNBUFFERED", "1"
     yield "PYTHONFAULTHANDLER", "1"
     yield CLUSTER_ROOT, str(attempt.folder / FOLDERS[CLUSTER_ROOT])
@@ -216,7 +230,7 @@ def _variables(job: StoredJob, cluster: ClusterProperties, attempt: Attempt, sit
     yield "AZ_BATCHAI_SHARED_JOB_TEMP", str(attempt.folder / "shared")
     yield "AZ_BATCHAI_MPI_HOST_FILE", str(attempt.folder / "hostfile")
     yield "AZ_BATCHAI_NODE_LIST", ";".join(attempt.nodes)
-    yield "AZ_BATCHAI_NUM_GPUS", str(size.gpus)
+    yield NUM_GPUS, str(size.gpus)
     segment = properties["jobOutputDirectoryPathSegment"]
     yield "AZ_BATCHAI_STDOUTERR_DIR", posixpath.join(properties["stdOutErrPathPrefix"], segment, "stdouterr")
     for entry in properties.get("inputDirectories", ()):
@@ -224,13 +238,19 @@ def _variables(job: StoredJob, cluster: ClusterProperties, attempt: Attempt, sit
     for output in properties.get("outputDirectories", ()):
         path = posixpath.join(output["pathPrefix"], segment, output.get("pathSuffix", "").strip("/")).rstrip("/")
         yield f"AZ_BATCHAI_OUTPUT_{output['id']}", path
-    yield from _own(properties).items()
+    yield from ((name, value) for name, value in _own(properties).items() if not allowed(name, value))
 
 
 def of_setup(setup: SetupTask, folder: Path, site: Site) -> dict[str, str]:
     """Returns the variables of a cluster's setup task."""
-    own = {"PATH": f"{posixpath.dirname(site.python)}:$PATH", CLUSTER_ROOT: str(folder / FOLDERS[CLUSTER_ROOT])}
+    own = {**_path(site), CLUSTER_ROOT: str(folder / FOLDERS[CLUSTER_ROOT])}
     return own | _own(setup)
+
+
+def _path(site: Site) -> dict[str, str]:
+    """Returns the search path, with the folder of the service's interpreter first, as it is."""
+    folder = posixpath.dirname(site.python)
+    return {_PYTHON: folder, "PATH": f"${{{_PYTHON}}}:$PATH"} if "$" in folder else {"PATH": f"{folder}:$PATH"}
 
 
 def _own(properties: TaskProperties) -> dict[str, str]:
@@ -238,12 +258,11 @@ def _own(properties: TaskProperties) -> dict[str, str]:
 
 
 def _stall_seconds(properties: JobProperties) -> float | None:
-    limit = _own(properties).get(STALL_SECONDS, "600")
-    return float(limit) or None if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", limit) else None
+    return float(interpreted(_own(properties)).get(STALL_SECONDS, "600")) or None
 
 
 def _stall_action(properties: JobProperties) -> str:
-    stop = _own(properties).get(STALL_ACTION) == StallAction.STOP
+    stop = interpreted(_own(properties)).get(STALL_ACTION) == StallAction.STOP
     return StallAction.STOP if stop else StallAction.WARN
 
 
@@ -258,6 +277,9 @@ def _wall_seconds(properties: JobProperties) -> float:
 def _notices(job: StoredJob) -> Sequence[str]:
     properties = job.properties
     found = [f"warning: {text}" for text in job.warnings]
+    for name, value in _own(properties).items():
+        if wanted := allowed(name, value):
+            found.append(f"warning: the variable {name} is ignored: it must be {wanted}, not {ascii(value[:40])}")
     if "containerSettings" in properties:
         image = properties["containerSettings"]["imageSourceRegistry"]["image"]
         found.append(f"the container image {image} is not run: the job runs on the machine itself")

@@ -17,19 +17,20 @@ from attrs import define, field
 from batchhvd.engines.base import Engine, Status
 from batchhvd.errors import BatchHvdError
 from batchhvd.service.mounts.links import MountError
-from batchhvd.service.scheduler import inquiry, nodes, removal, transition
+from batchhvd.service.scheduler import ending, nodes, removal, transition
 from batchhvd.service.scheduler.follower import JobFollower
 from batchhvd.service.scheduler.nodes import NodeUse
 from batchhvd.service.scheduler.setup_task import Setups
 from batchhvd.service.scheduler.starter import JobStarter, ScriptMissingError
 from batchhvd.service.scheduler.task import Site
-from batchhvd.service.store import documents
 from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Record, Store, V
-from batchhvd.wire.facts.causes import Code
 
 log = logging.getLogger("batchhvd.service.scheduler.tick")
+
+PATIENCE = 30.0
+"""For how many seconds a job that cannot be followed is tried again before it ends."""
 
 
 @define
@@ -80,6 +81,7 @@ class Scheduler:
         self._starter = JobStarter(store, root, engine, site)
         self._follower = JobFollower(self._starter, executor or ThreadPoolExecutor(1, thread_name_prefix="seal"))
         self._setups = Setups(store, root, engine, site)
+        self._doubts: dict[str, float] = {}  # since when a job could not be followed, by key
         self.active = False
 
     def tick(self) -> None:
@@ -105,27 +107,50 @@ class Scheduler:
     # -- jobs ----------------------------------------------------------------------------------------------------------
 
     def _follow(self, present: Present) -> None:
-        found = inquiry.statuses(self._engine, [job.handle for job in present.jobs.values() if job.handle])
+        statuses = self._statuses([job.handle for job in present.jobs.values() if job.handle])
         for job in list(present.jobs.values()):
             try:
-                if not job.handle or job.handle in found:
-                    present.keep(self._followed(job, present, found.get(job.handle)))
-            except (BatchHvdError, MountError, ScriptMissingError, OSError):
-                log.exception("job %s could not be followed; the next tick tries again", job.id)
+                present.keep(self._followed(job, present, statuses))
+                self._doubts.pop(job.key, None)
             except Exception as error:  # whatever is wrong with one job must not stop the others
-                log.exception("job %s cannot be followed", job.id)
-                present.keep(self._broken_off(job, error, present.now))
+                self._doubt(job, error, present)
 
-    def _broken_off(self, job: StoredJob, error: Exception, now: float) -> StoredJob:
-        """Ends a job of which something that it holds cannot be understood."""
-        text = f"Something that the job holds cannot be understood: {type(error).__name__}: {error}"
-        return self._starter.fail(job, documents.error(Code.ENGINE_FAILED, text), now)
+    def _statuses(self, handles: Sequence[str]) -> Mapping[str, Status | Exception]:
+        """Returns what the engine says of each run; if it fails for all at once, it is asked about each alone."""
+        try:
+            return self._engine.status(handles) if handles else {}
+        except Exception:
+            log.exception("the engine did not tell the states of all runs; it is asked about each")
+        return {handle: self._status(handle) for handle in handles}
 
-    def _followed(self, job: StoredJob, present: Present, status: Status | None) -> StoredJob:
-        cluster = present.clusters.get(job.cluster)
+    def _status(self, handle: str) -> Status | Exception:
+        try:
+            return self._engine.status([handle])[handle]
+        except Exception as error:
+            return error
+
+    def _followed(self, job: StoredJob, present: Present, statuses: Mapping[str, Status | Exception]) -> StoredJob:
+        cluster, status = present.clusters.get(job.cluster), statuses.get(job.handle)
+        if isinstance(status, Exception):
+            if ending.of(job, cluster):
+                self._engine.cancel(job.handle)
+            raise status
         if status is None:
             return self._follower.unbegun(job, cluster, present.now)
         return self._follower.follow(job, cluster, status, present.now)
+
+    def _doubt(self, job: StoredJob, error: Exception, present: Present) -> None:
+        """Tries again at the next tick; a job that fails for a while ends, unless the machine is at fault.
+
+        A job that has to end anyway ends in any case.
+        """
+        since, cluster = self._doubts.setdefault(job.key, present.now), present.clusters.get(job.cluster)
+        if since == present.now:
+            log.error("job %s could not be followed; the next tick tries again", job.id, exc_info=error)
+        machine = isinstance(error, (BatchHvdError, MountError, ScriptMissingError, OSError))
+        if present.now - since >= PATIENCE and (ending.of(job, cluster) or not machine):
+            present.keep(self._follower.abandon(job, cluster, error, present.now))
+            self._doubts.pop(job.key, None)
 
     # -- clusters ------------------------------------------------------------------------------------------------------
 
@@ -174,7 +199,7 @@ def _values(kind: type[V], records: Iterable[Record]) -> tuple[dict[str, V], set
     for record in records:
         try:
             found[record.id.lower()] = kind.of(record)
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except Exception:  # whatever a record holds
             log.exception("%s could not be read; the next tick tries again", record.id)
             unreadable.add(record.id.lower())
     return found, unreadable

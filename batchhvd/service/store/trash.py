@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -23,6 +24,12 @@ def discard(root: Path, folder: Path) -> None:
 
 
 def empty(root: Path) -> None:
-    """Removes in the background what an earlier run left in the trash."""
-    for left in (root / "trash").glob("*"):
-        threading.Thread(target=shutil.rmtree, args=(left, True), name="trash").start()
+    """Removes in the background what an earlier run left: in the trash, and of deletions that a kill interrupted."""
+    left = [path for place in ("trash/*", "tasks/.deleted-*", "shares/.deleted-*") for path in root.glob(place)]
+    if left:
+        threading.Thread(target=_remove, args=(left,), name="trash").start()
+
+
+def _remove(left: Iterable[Path]) -> None:
+    for path in left:
+        shutil.rmtree(path, ignore_errors=True)

@@ -13,7 +13,8 @@ def read_duration(text: str) -> timedelta | None:
     """Returns the length of ``"P7DT1H2M3S"`` or of the description's own spelling ``"7.01:02:03"``.
 
     Returns:
-        The duration, or None when the text is neither, or too long for Python.
+        The duration, or None when the text is neither, too long for Python, or below 0.1 ms without being 0, which not
+        every reader takes.
     """
     iso, span = _ISO.fullmatch(text), _SPAN.fullmatch(text)
     if iso is not None and any(iso.groups()):
@@ -22,6 +23,8 @@ def read_duration(text: str) -> timedelta | None:
         weeks = 0.0
         days, hours, minutes, seconds = (float(part or 0) for part in span.groups())
     else:
+        return None
+    if 0 < seconds < 1e-4 and not any((weeks, days, hours, minutes)):
         return None
     try:
         return timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)

@@ -83,7 +83,8 @@ class Disk:
     def stage(self) -> Iterator[Staged]:
         """Creates a file to be filled and then moved into a share; if it was not moved, it is deleted at the end."""
         path = self._own / "staging" / uuid.uuid4().hex
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        # Executable, as on a mount whose fileMode is the description's default, 0777.
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o777)
         try:
             yield Staged(fd, path)
         finally:

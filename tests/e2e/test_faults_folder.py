@@ -1,0 +1,50 @@
+"""Jobs that damage the files of their own task folder: they fail by name, and everything else goes on."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.support.faults import live
+from tests.support.waiting import until
+from tests.support.world import EXPERIMENT
+
+FILES = ["stop.json", "processes.json", "node-0.json", "task.json", "rendezvous.json", "slurm.json"]
+
+
+@pytest.mark.parametrize("name", ["stop.json", "processes.json", "node-0.json"])
+@pytest.mark.parametrize("how", ["printf '{' > {0}", ": > {0}", "rm -f {0}; mkfifo {0}", "rm -f {0}; mkdir {0}"])
+def test_a_damaged_file_is_named_and_other_jobs_go_on(tmp_path: Path, name: str, how: str) -> None:
+    with live(tmp_path / "wurzel ü", patience=1.0) as world:
+        damage = how.replace("{0}", f'"$AZ_BATCHAI_JOB_TEMP/../../{name}"')
+        world.command("bad", f"{damage}; sleep 1000")
+        world.command("good", "sleep 0.5; echo fine")
+        assert world.ended("good") == "succeeded"
+        assert world.ended("bad") == "failed"
+        code, message = world.error("bad")
+        assert code == "EngineFailed" and f"record {name} in" in message, message
+        world.delete(f"{EXPERIMENT}/jobs/bad")
+        until(lambda: world.tick() or world.store.get(f"{EXPERIMENT}/jobs/bad") is None, 10)
+        world.store.close()
+
+
+def test_arbitrary_bytes_in_any_file_while_ten_other_jobs_run(tmp_path: Path) -> None:
+    generator = random.Random(13)
+    with live(tmp_path / "wurzel ü", nodes=16, patience=1.0) as world:
+        for number in range(10):
+            world.command(f"good{number}", "sleep 2; echo fine")
+        for name in FILES:
+            world.command(f"bad-{name}", "sleep 1000")
+        until(lambda: world.tick() or all(world.state(f"bad-{name}") == "running" for name in FILES))
+        for name in FILES:
+            data = generator.choice([b"", generator.randbytes(200), b'{"nodes": -1}', b"null", b"[" * 5000])
+            (world.folder(f"bad-{name}") / name).write_bytes(data)
+        world.tick(2)
+        world.restart()
+        for name in FILES:
+            world.terminate(f"bad-{name}")
+        assert [world.ended(f"good{number}") for number in range(10)] == ["succeeded"] * 10
+        assert [world.ended(f"bad-{name}") for name in FILES] == ["failed"] * len(FILES)
+        world.store.close()
