@@ -16,6 +16,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+from batchhvd.node.durable import replace
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,9 +47,7 @@ def write(folder: Path) -> Path:
     """
     path = folder / name()
     if not path.exists():
-        scratch = folder / f".{path.name}.{os.getpid()}"
-        scratch.write_bytes(_content())
-        scratch.replace(path)
+        replace(path, _content())
     return path
 
 

@@ -21,8 +21,12 @@ import uvicorn
 
 from batchhvd._version import __version__
 from batchhvd.service.http.exchange import text_of
+from batchhvd.service.store import durable
+from batchhvd.wire.facts.process_start import ticks
 
 log = logging.getLogger("batchhvd.service")
+LEAST_TOKEN = 43
+"""How long a token is at least: 32 random bytes in base64."""
 
 
 @contextlib.contextmanager
@@ -52,19 +56,21 @@ def forget(root: Path) -> None:
 
 
 def token(root: Path) -> str:
-    """Returns the root's token, made on first use and readable by its owner only."""
+    """Returns the root's token, made on first use and readable by its owner only.
+
+    Raises:
+        OSError: the file holds something shorter than a token of ours, which would open the service to others.
+    """
     path = root / "token"
     if not path.exists():
-        write(path, secrets.token_urlsafe(32), 0o600)
-    return path.read_text(encoding="ascii").strip()
-
-
-def write(path: Path, text: str, mode: int = 0o644) -> None:
-    """Writes a file that others see whole or not at all."""
-    scratch = path.with_name(f".{path.name}.new")
-    with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w", encoding="utf-8") as file:
-        file.write(text)
-    scratch.replace(path)
+        durable.replace(path, secrets.token_urlsafe(32), 0o600)
+    found = path.read_bytes().decode("ascii", "replace").strip()
+    if len(found) < LEAST_TOKEN or not found.isascii():
+        text = (
+            f"the secret in {path} is damaged: it must be at least {LEAST_TOKEN} ASCII characters; it is {len(found)}"
+        )
+        raise OSError(f"{text}. Remove the file, and the next start makes a new one")
+    return found
 
 
 def log_to(path: Path) -> None:
@@ -157,9 +163,15 @@ def announce(root: Path, endpoint: str, engine: str, started: float) -> None:
         engine: what runs its jobs.
         started: when it started, before it looked at any job, in seconds since 1970.
     """
-    about = {"pid": os.getpid(), "started": text_of(started), "version": __version__, "engine": engine}
-    write(root / "service.json", json.dumps(about) + "\n")
-    write(root / "endpoint", endpoint + "\n")
+    about = {
+        "pid": os.getpid(),
+        "ticks": ticks(os.getpid()),
+        "started": text_of(started),
+        "version": __version__,
+        "engine": engine,
+    }
+    durable.replace(root / "service.json", json.dumps(about) + "\n")
+    durable.replace(root / "endpoint", endpoint + "\n")
 
 
 async def serve(

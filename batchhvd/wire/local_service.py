@@ -14,6 +14,7 @@ from pathlib import Path
 from attrs import frozen
 
 from batchhvd.errors import AccessDeniedError
+from batchhvd.wire.facts.process_start import ticks
 from batchhvd.wire.waiting import Clock, Pace, wait_until
 
 
@@ -45,11 +46,14 @@ def running(root: str | os.PathLike[str]) -> Running | None:
         return None
     try:
         about = json.loads((folder / "service.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # it holds the lock and has not said yet who it is
+        pid, began = int(about["pid"]), about.get("ticks")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None  # it holds the lock and has not said yet who it is
+    if pid <= 1 or (began is not None and ticks(pid) != began):  # an earlier one said that, whose id another may have
         return None
     endpoint = _text(folder / "endpoint")
     facts = {name: str(about.get(name, "")) for name in ("started", "engine", "version")}
-    return Running(str(folder), endpoint, int(about["pid"]), **facts)
+    return Running(str(folder), endpoint, pid, **facts)
 
 
 def stop(root: str | os.PathLike[str], *, timeout: float = 15.0, clock: Clock | None = None) -> bool:
