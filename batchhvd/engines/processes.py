@@ -65,7 +65,7 @@ class Processes:
         folder = Path(task.folder)
         if not (folder / "processes.json").exists():
             task.write()
-            archive.write(folder)
+            archive.write(folder, lasting=False)
             pid = _start(task)
             write_json(
                 folder / "processes.json", {"pid": pid, "ticks": ticks(pid), "nodes": len(task.nodes)}, lasting=True

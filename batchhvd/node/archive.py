@@ -16,6 +16,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+from batchhvd.node.durable import replace
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,17 +39,16 @@ def name() -> str:
     return f"node-{digest.hexdigest()[:12]}.pyz"
 
 
-def write(folder: Path) -> Path:
+def write(folder: Path, *, lasting: bool = True) -> Path:
     """Writes the archive into a folder that does not have it yet, and returns its path.
 
     Args:
         folder: an existing folder, such as a task's.
+        lasting: whether it must be whole after a power cut; a run on this machine alone does not outlive one.
     """
     path = folder / name()
     if not path.exists():
-        scratch = folder / f".{path.name}.{os.getpid()}"
-        scratch.write_bytes(_content())
-        scratch.replace(path)
+        replace(path, _content(), synced=lasting)
     return path
 
 

@@ -16,7 +16,7 @@ _MOST = 64 << 20  # bytes of a record: 10,000 ranks with twenty long lines each
 _LATEST = 250_000_000_000.0  # seconds since 1970 that a date can still show (the year 9892)
 
 
-def replace(path: Path, data: bytes, *, mode: int = 0o644, lasting: bool = False) -> None:
+def replace(path: Path, data: bytes, *, mode: int = 0o644, lasting: bool = False, synced: bool = True) -> None:
     """Replaces a file's content; a reader, even one after a power cut, sees the old content or the new, never a part.
 
     Args:
@@ -24,8 +24,9 @@ def replace(path: Path, data: bytes, *, mode: int = 0o644, lasting: bool = False
         data: its new content.
         mode: the permissions of the new file.
         lasting: whether the new content, and not only one of the two, must be there after a power cut.
+        synced: False for what nobody reads after a power cut.
     """
-    scratch = _scratch(path, data, mode)
+    scratch = _scratch(path, data, mode, synced)
     try:
         os.replace(scratch, path)
     except OSError:
@@ -57,7 +58,7 @@ def keep_names(folder: Path) -> None:
             os.close(descriptor)
 
 
-def _scratch(path: Path, data: bytes, mode: int) -> Path:
+def _scratch(path: Path, data: bytes, mode: int, synced: bool = True) -> Path:
     """Writes data into a new file beside another, and returns when it is on the disk."""
     # A name that nobody can guess: a job may write to the folder, and must not lay a pipe or a link there.
     scratch = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
@@ -66,7 +67,8 @@ def _scratch(path: Path, data: bytes, mode: int) -> Path:
         left = memoryview(data)
         while left:
             left = left[os.write(descriptor, left) :]
-        os.fsync(descriptor)
+        if synced:
+            os.fsync(descriptor)
     except OSError:
         os.unlink(scratch)
         raise

@@ -19,7 +19,7 @@ from batchhvd.service.files.app import Files
 from batchhvd.service.http.holding import Holding, job_over
 from batchhvd.service.scheduler.task import Site
 from batchhvd.service.scheduler.tick import Scheduler
-from batchhvd.service.store import accounts, trash
+from batchhvd.service.store import accounts, durable, trash
 from batchhvd.service.store.records import Store
 
 WRONG, IN_USE = 2, 3
@@ -142,8 +142,8 @@ class Service:
         front = server.listen(0)
         proxies.push_async_callback(proxy.close)
         proxies.enter_context(closing(await asyncio.start_server(proxy, sock=front)))
-        root_folder.write(self._root / "endpoint-tls", server.url(listener, "https") + "\n")
-        root_folder.write(self._root / "proxy", server.url(front) + "\n")
+        durable.replace(self._root / "endpoint-tls", server.url(listener, "https") + "\n")
+        durable.replace(self._root / "proxy", server.url(front) + "\n")
         options = {"ssl_certfile": str(identity.certificate), "ssl_keyfile": str(identity.key)}
         return server.server(application, **options), listener
 

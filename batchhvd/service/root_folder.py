@@ -14,8 +14,10 @@ from typing import IO
 
 from batchhvd._version import __version__
 from batchhvd.service.http.exchange import text_of
+from batchhvd.service.store import durable
+from batchhvd.wire.facts.process_start import ticks
 
-_SECRET_BYTES = 32  # of randomness in a new token; the text is longer
+_SECRET_LENGTH = 43  # 32 random bytes in base64
 
 
 @contextlib.contextmanager
@@ -52,22 +54,12 @@ def token(root: Path) -> str:
     """
     path = root / "token"
     if not path.exists():
-        write(path, secrets.token_urlsafe(_SECRET_BYTES), 0o600)
+        durable.replace(path, secrets.token_urlsafe(32), 0o600)
     found = path.read_bytes().strip()
-    if len(found) < _SECRET_BYTES or not found.isascii():
+    if len(found) < _SECRET_LENGTH or not found.isascii():
         remedy = "remove the file, and the next start creates a new one"
-        raise OSError(f"{path} holds no secret of at least {_SECRET_BYTES} characters; {remedy}")
+        raise OSError(f"{path} holds no secret of at least {_SECRET_LENGTH} characters; {remedy}")
     return found.decode("ascii")
-
-
-def write(path: Path, text: str, mode: int = 0o644) -> None:
-    """Writes a file that readers see complete or not at all."""
-    scratch = path.with_name(f".{path.name}.new")
-    with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())  # or a power cut could leave a file of this name without its content
-    scratch.replace(path)
 
 
 def announce(root: Path, endpoint: str, engine: str, started: float) -> None:
@@ -79,6 +71,12 @@ def announce(root: Path, endpoint: str, engine: str, started: float) -> None:
         engine: what runs its jobs.
         started: when it started, before it looked at any job, in seconds since 1970.
     """
-    about = {"pid": os.getpid(), "started": text_of(started), "version": __version__, "engine": engine}
-    write(root / "service.json", json.dumps(about) + "\n")
-    write(root / "endpoint", endpoint + "\n")
+    about = {
+        "pid": os.getpid(),
+        "ticks": ticks(os.getpid()),
+        "started": text_of(started),
+        "version": __version__,
+        "engine": engine,
+    }
+    durable.replace(root / "service.json", json.dumps(about) + "\n")
+    durable.replace(root / "endpoint", endpoint + "\n")

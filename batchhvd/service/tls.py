@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import os
 from collections.abc import Coroutine, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from attrs import frozen
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from batchhvd.service.http.host import is_public
+from batchhvd.service.store import durable
 from batchhvd.wire.facts.hosts import FILE_DOMAIN, LOGIN_HOSTS, MANAGEMENT_HOSTS
 
 NAMES = ("localhost", *MANAGEMENT_HOSTS, *LOGIN_HOSTS, f"*.{FILE_DOMAIN}")
@@ -53,10 +54,17 @@ def identity(root: Path) -> Identity:
 
 
 def _good(found: Identity) -> bool:
-    if not all(path.exists() for path in (found.authority, found.certificate, found.key)):
-        return False
-    certificate = x509.load_pem_x509_certificate(found.certificate.read_bytes())
-    return certificate.not_valid_after_utc > datetime.now(timezone.utc) + _MARGIN
+    """Says whether the files are whole, belong together, and are good for another day."""
+    try:
+        certificate, authority = (
+            x509.load_pem_x509_certificate(path.read_bytes()) for path in (found.certificate, found.authority)
+        )
+        key = serialization.load_pem_private_key(found.key.read_bytes(), password=None)
+        certificate.verify_directly_issued_by(authority)
+    except (OSError, ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+        return False  # missing or damaged; or a kill or a power cut came between two of them
+    fits = key.public_key() == certificate.public_key()
+    return fits and certificate.not_valid_after_utc > datetime.now(timezone.utc) + _MARGIN
 
 
 def _make(where: Identity) -> None:
@@ -67,10 +75,9 @@ def _make(where: Identity) -> None:
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    with open(os.open(where.key, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(private)
-    where.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    where.authority.write_bytes(authority.public_bytes(serialization.Encoding.PEM))
+    durable.replace(where.key, private.decode(), 0o600)
+    durable.replace(where.certificate, certificate.public_bytes(serialization.Encoding.PEM).decode())
+    durable.replace(where.authority, authority.public_bytes(serialization.Encoding.PEM).decode())
 
 
 def _authority(name: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.Certificate:

@@ -19,6 +19,7 @@ from pathlib import Path
 from attrs import frozen
 
 from batchhvd.errors import AccessDeniedError, UnavailableError, WaitTimeoutError
+from batchhvd.wire.facts.process_start import ticks
 from batchhvd.wire.facts.times import read_moment
 from batchhvd.wire.waiting import Clock, Pace, wait_until
 
@@ -65,10 +66,15 @@ def resolved_root(root: Root | None) -> str:
 def find(root: Root) -> LocalService | None:
     """Returns the service of a root, or None when none runs."""
     about = read_about(root) if _held(Path(root) / "lock") else {}
-    if not about.get("pid"):  # it may hold the lock and not have said yet who it is
+    pid, began = _number(about.get("pid")), about.get("ticks")
+    if pid <= 1 or (began is not None and ticks(pid) != began):  # it has not said yet who it is; the file is another's
         return None
     facts = {name: str(about.get(name, "")) for name in ("started", "engine", "version")}
-    return LocalService(str(root), read_endpoint(root), int(str(about["pid"])), **facts)
+    return LocalService(str(root), read_endpoint(root), pid, **facts)
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def read_endpoint(root: Root) -> str:
@@ -82,10 +88,10 @@ def read_endpoint(root: Root) -> str:
 def read_about(root: Root) -> dict[str, object]:
     """Returns what the service of a root says of itself (pid, started, version, engine); empty when none has."""
     try:
-        about: dict[str, object] = json.loads((Path(root) / "service.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        about: object = json.loads((Path(root) / "service.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
         return {}
-    return about
+    return about if isinstance(about, dict) else {}
 
 
 def read_started(root: Root) -> datetime | None:

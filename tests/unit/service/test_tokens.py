@@ -106,3 +106,12 @@ def test_idleness_begins_when_the_last_job_has_ended() -> None:
 )
 def test_what_the_proxy_stands_in_for(line: str, allowed: bool) -> None:
     assert ours(line.encode("latin-1") + b"\r\nHost: x\r\n\r\n") is allowed
+
+
+@pytest.mark.parametrize("secret", ["", "the secret"])
+def test_nothing_is_no_secret(secret: str) -> None:
+    bearer = tokens.Tokens(secret, Clock())
+    assert not bearer.accepts("")
+    body = b"grant_type=client_credentials&client_secret="
+    assert tokens.grant(bearer, body, 2).status == 401
+    assert secret or not bearer.accepts(bearer.issue()[0])
