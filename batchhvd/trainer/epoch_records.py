@@ -13,7 +13,7 @@ import keras
 import numpy as np
 
 from batchhvd.trainer.hvd.binding import Op
-from batchhvd.trainer.hvd.callbacks import samples_seen
+from batchhvd.trainer.hvd.callbacks import numbers, samples_seen
 from batchhvd.trainer.hvd.collective import allreduce
 from batchhvd.trainer.hvd.variable import as_array
 from batchhvd.trainer.hvd.world import world
@@ -75,7 +75,7 @@ class EpochRecords(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has
             "seconds": round(seconds, 3),
             "images": int(images),
             "images_per_second": round(images / seconds, 1) if seconds > 0 else 0.0,
-            **{name: float(value) for name, value in logs.items()},
+            **numbers(logs),
             "learning_rate": float(as_array(self.model.optimizer.learning_rate)),
             "ranks": world().size,
         }

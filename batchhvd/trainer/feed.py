@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
@@ -26,9 +26,14 @@ if TYPE_CHECKING:
 
     #: One row per sample, in memory or on a GPU.
     Array: TypeAlias = np.ndarray | torch.Tensor
+    #: The arrays of a model with several inputs or outputs.
+    Nested: TypeAlias = Array | Mapping[str, "Nested"] | Sequence["Nested"]
+    #: Sources of batches that may say how many these are.
+    Batches: TypeAlias = tf.data.Dataset | DataLoader | keras.utils.PyDataset
     #: What can be trained on: ``(x, y)`` or ``(x, y, sample_weight)``, or a source of batches.
-    Samples: TypeAlias = Sequence[Array] | tf.data.Dataset | DataLoader
-    Batch: TypeAlias = tuple[Array, ...]
+    Samples: TypeAlias = Sequence[Nested] | Batches | Generator[object, None, None]
+    #: The arrays of one step: inputs, targets, and perhaps weights.
+    Batch: TypeAlias = tuple[Nested, ...]
 
 
 @attrs.frozen
@@ -41,7 +46,7 @@ class Feed:
         batch: samples of this rank per step (the usual number if batches differ).
     """
 
-    source: keras.utils.PyDataset | tf.data.Dataset | DataLoader = attrs.field(repr=False)
+    source: keras.utils.PyDataset | tf.data.Dataset | DataLoader | Iterator[object] = attrs.field(repr=False)
     steps: int
     batch: int
 
@@ -58,11 +63,13 @@ def feed(
     first_epoch: int = 0,
     whole: bool = False,
     pictures: bool = False,
+    shuffle: bool = True,
 ) -> Feed:
     """Reduces ``data`` to the part of one rank.
 
     Args:
-        data: arrays ``(x, y)`` or ``(x, y, sample_weight)``, a ``tf.data.Dataset`` of batches, or a PyTorch DataLoader.
+        data: arrays ``(x, y)`` or ``(x, y, sample_weight)``, each of which may be a list, tuple or dictionary of
+            arrays; or a source of batches: a ``tf.data.Dataset``, a PyTorch DataLoader, a ``PyDataset`` or a generator.
         batch_size: samples of one rank per step; only for arrays, since other sources have a batch size of their own.
         rank, ranks: this rank, and the number of ranks.
         seed: decides the shuffles; the same on all ranks.
@@ -71,13 +78,14 @@ def feed(
         first_epoch: the epoch to begin with, counted from 0, for resuming.
         whole: lets every rank pass over all of the arrays, as the tutorial's script does.
         pictures: divides ``x`` by 255; only for arrays.
+        shuffle: False takes arrays in their order.
 
     Raises:
         SpecError: The data is not of a known kind, or its length is unknown and ``steps`` is None.
     """
     if isinstance(data, (tuple, list)):
-        data = tuple(array if _on_gpu(array) else np.asarray(array) for array in data)
-        shard = Shard(_length(data), batch_size, rank, ranks, seed, whole)
+        data = tuple(map(normal, data))
+        shard = Shard(_length(data), batch_size, rank, ranks, seed, whole, shuffle)
         count = steps or shard.steps
         return Feed(_array_source(data, shard, augment, first_epoch * count, pictures), count, batch_size)
     if augment is not None or pictures:
@@ -89,22 +97,72 @@ def feed(
         return _tf_feed(data, rank, ranks, steps, first_epoch, batch_size)
     if _is(data, "torch", "DataLoader"):
         return _loader_feed(data, rank, ranks, seed, steps, first_epoch)
-    raise SpecError(f"cannot train on {type(data).__name__}", remedy="give arrays, a tf.data.Dataset or a DataLoader")
+    if _is(data, "keras", "PyDataset"):
+        return _dataset_feed(data, rank, ranks, steps, first_epoch, batch_size)
+    if isinstance(data, Generator):
+        return _generator_feed(data, rank, ranks, steps, first_epoch, batch_size)
+    raise SpecError(
+        f"cannot train on {type(data).__name__}",
+        remedy="give arrays, a tf.data.Dataset, a DataLoader, a PyDataset or a generator",
+    )
 
 
-def share(arrays: Sequence[Array], rank: int, ranks: int, pictures: bool = False) -> Batch:
-    """Returns this rank's part of arrays that are read once, in order.
+def normal(data: object) -> Nested:
+    """Returns arrays in the lists, tuples and dictionaries in which they were given; lists of numbers become arrays."""
+    if isinstance(data, Mapping):
+        return {name: normal(part) for name, part in data.items()}
+    if isinstance(data, (list, tuple)) and any(_is_rows(part) for part in data):
+        return tuple(map(normal, data))
+    return data if _on_gpu(data) else np.asarray(data)
 
-    With more ranks than samples the surplus ranks get samples a second time, so that no rank is idle.
+
+def _is_rows(part: object) -> bool:
+    return isinstance(part, Mapping) or len(getattr(part, "shape", ())) > 0
+
+
+def _each(change: Callable[[Array], Array], data: Nested) -> Nested:
+    """Returns nested arrays of which each was changed."""
+    if isinstance(data, Mapping):
+        return {name: _each(change, part) for name, part in data.items()}
+    return tuple(_each(change, part) for part in data) if isinstance(data, tuple) else change(data)
+
+
+def _leaves(data: Nested) -> Iterator[Array]:
+    """Yields the arrays of a nested structure."""
+    if isinstance(data, (Mapping, tuple)):
+        for part in data.values() if isinstance(data, Mapping) else data:
+            yield from _leaves(part)
+    else:
+        yield data
+
+
+def share(arrays: Sequence[Nested], rank: int, ranks: int, pictures: bool = False) -> Batch:
+    """Returns this rank's part of arrays that are read once, in order; all of them if there are fewer than ranks.
 
     Args:
         arrays: ``x`` and others with one row per sample.
         rank, ranks: this rank, and the number of ranks.
         pictures: divides ``x`` by 255.
     """
-    part = slice(rank % len(arrays[0]), None, ranks)
-    x, *others = (array[part] for array in arrays)
-    return (_scaled(x) if pictures else x, *others)
+    arrays = tuple(map(normal, arrays))
+    part = slice(rank, None, ranks) if _length(arrays) >= ranks else slice(None)
+    x, *others = (_each(lambda array: array[part], nested) for nested in arrays)
+    return (_each(_scaled, x) if pictures else x, *others)
+
+
+def share_batches(data: Batches, rank: int, ranks: int) -> Batches:
+    """Returns this rank's part of batches that are read once; all of them if they are few or nobody knows how many."""
+    if _is(data, "tensorflow", "DatasetV2"):
+        return data.shard(ranks, rank) if int(data.cardinality()) >= ranks else data
+    if _is(data, "keras", "PyDataset"):
+        count = data.num_batches or 0
+        return _finite(data, range(rank, count, ranks)) if count >= ranks else data
+    if _is(data, "torch", "DataLoader"):
+        return _part_of_loader(data, rank, ranks) if hasattr(data.dataset, "__len__") and len(data) >= ranks else data
+    raise SpecError(
+        f"cannot evaluate on {type(data).__name__}",
+        remedy="give arrays, a tf.data.Dataset, a DataLoader or a PyDataset",
+    )
 
 
 def _scaled(x: Array) -> Array:
@@ -123,8 +181,8 @@ def _is(data: object, package: str, name: str) -> bool:
 # --- arrays --------------------------------------------------------------------------------------------------------
 
 
-def _length(arrays: Sequence[Array]) -> int:
-    lengths = {len(array) for array in arrays}
+def _length(arrays: Sequence[Nested]) -> int:
+    lengths = {len(array) for array in _leaves(tuple(arrays))}
     if len(lengths) != 1 or 0 in lengths:
         raise SpecError(f"arrays have lengths {sorted(lengths)}", remedy="give x and y with one row per sample")
     return int(lengths.pop())
@@ -133,8 +191,13 @@ def _length(arrays: Sequence[Array]) -> int:
 def _array_source(
     arrays: Batch, shard: Shard, augment: Augment | None, start: int, pictures: bool
 ) -> keras.utils.PyDataset:
+    if augment is not None and isinstance(arrays[0], (tuple, Mapping)):
+        raise SpecError("augment is for models with one input", remedy="augment in the model or in a PyDataset")
+    batch: Callable[[Batch, Shard, Augment | None, int, bool], Batch]
     if _on_gpu(arrays[0]):
-        from batchhvd.trainer.torch_cuda import batch
+        from batchhvd.trainer import torch_cuda
+
+        batch = torch_cuda.batch
     else:
         batch = _in_memory
     return endless(lambda step: batch(arrays, shard, augment, start + step, pictures))
@@ -144,9 +207,16 @@ def _on_gpu(array: object) -> bool:
     return str(getattr(array, "device", "cpu")).startswith("cuda")
 
 
-def endless(batch: Callable[[int], Batch]) -> keras.utils.PyDataset:
-    """Returns an endless Keras data set whose batch number ``step`` is ``batch(step)``."""
+def endless(batch: Callable[[int], Batch], like: keras.utils.PyDataset | None = None) -> keras.utils.PyDataset:
+    """Returns an endless Keras data set whose batch number ``step`` is ``batch(step)``.
+
+    Args:
+        batch: returns one batch.
+        like: a data set with the workers to use, which is told when epochs begin and end.
+    """
     import keras
+
+    kept = () if like is None else ("workers", "use_multiprocessing", "max_queue_size")
 
     class Endless(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has no types
         @property
@@ -156,19 +226,23 @@ def endless(batch: Callable[[int], Batch]) -> keras.utils.PyDataset:
         def __getitem__(self, step: int) -> Batch:
             return batch(step)
 
-    return Endless()
+        def on_epoch_end(self) -> None:
+            if like is not None:
+                like.on_epoch_end()
+
+    return Endless(**{name: getattr(like, name) for name in kept})
 
 
-def _in_memory(
-    arrays: Sequence[np.ndarray], shard: Shard, augment: Augment | None, step: int, pictures: bool = False
-) -> Batch:
+def _in_memory(arrays: Batch, shard: Shard, augment: Augment | None, step: int, pictures: bool = False) -> Batch:
     x, *others = arrays
     numbers, _ = shard.at(step)
-    chosen = x[numbers] if augment is None else _augmented(x, shard, augment, step)
-    return (_scaled(chosen) if pictures else chosen, *(array[numbers] for array in others))
+    chosen = _augmented(x, shard, augment, step) if augment is not None else _each(lambda array: array[numbers], x)
+    taken = (_each(lambda array: array[numbers], nested) for nested in others)
+    return (_each(_scaled, chosen) if pictures else chosen, *taken)
 
 
-def _augmented(x: np.ndarray, shard: Shard, augment: Augment, step: int) -> np.ndarray:
+def _augmented(x: Nested, shard: Shard, augment: Augment, step: int) -> np.ndarray:
+    x = np.asarray(x)
     height, width = x.shape[1:3]
     chosen = _gathered(x, shard.at(step)[0], *augment.grid(shard, step, height, width))
     if augment.hole:
@@ -248,3 +322,56 @@ def _stream_feed(loader: DataLoader, rank: int, ranks: int, steps: int | None, f
             return itertools.islice(endless, rank + first_epoch * count * ranks, None, ranks)
 
     return Feed(DataLoader(RankStream(), batch_size=None), count, loader.batch_size or 1)
+
+
+def _part_of_loader(loader: DataLoader, rank: int, ranks: int) -> DataLoader:
+    from torch.utils.data import DataLoader, IterableDataset
+
+    class LoaderPart(IterableDataset):  # type: ignore[misc]  # torch is not imported for types
+        def __iter__(self) -> Iterator[object]:
+            return itertools.islice(loader, rank, None, ranks)
+
+    return DataLoader(LoaderPart(), batch_size=None)
+
+
+def _dataset_feed(
+    data: keras.utils.PyDataset, rank: int, ranks: int, steps: int | None, first_epoch: int, batch_size: int
+) -> Feed:
+    batches = data.num_batches
+    if batches is None and steps is None:
+        raise SpecError("the PyDataset does not say how many batches it has", remedy="give steps_per_epoch")
+    count = steps or math.ceil(batches / ranks)
+
+    def batch(step: int) -> Batch:
+        number = (first_epoch * count + step) * ranks + rank
+        found: Batch = data[number if batches is None else number % batches]
+        return found
+
+    return Feed(endless(batch, data), count, batch_size)
+
+
+def _finite(data: keras.utils.PyDataset, numbers: Sequence[int]) -> keras.utils.PyDataset:
+    import keras
+
+    class DatasetPart(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has no types
+        def __len__(self) -> int:
+            return len(numbers)
+
+        def __getitem__(self, place: int) -> Batch:
+            found: Batch = data[numbers[place]]
+            return found
+
+    return DatasetPart()
+
+
+def _generator_feed(
+    data: Generator[object, None, None], rank: int, ranks: int, steps: int | None, first_epoch: int, batch_size: int
+) -> Feed:
+    if steps is None:
+        raise SpecError("a generator does not say how many batches it has", remedy="give steps_per_epoch")
+
+    def mine() -> Iterator[object]:
+        yield from itertools.islice(data, rank + first_epoch * steps * ranks, None, ranks)
+        raise SpecError("the generator ended before the training", remedy="let it begin again, without end")
+
+    return Feed(mine(), steps, batch_size)

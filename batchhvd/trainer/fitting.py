@@ -8,20 +8,22 @@ first step, averages metrics, keeps statistics such as those of batch normalizat
 from __future__ import annotations
 
 import functools
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import attrs
 
 from batchhvd.errors import SpecError
-from batchhvd.trainer.feed import feed, share
+from batchhvd.trainer.feed import feed, share, share_batches
 from batchhvd.trainer.shard import Augment
 
 if TYPE_CHECKING:
     import keras
 
-    from batchhvd.trainer.feed import Array, Feed, Samples
+    from batchhvd.trainer.feed import Array, Batches, Feed, Nested, Samples
+    from batchhvd.trainer.hvd.binding import Op
     from batchhvd.trainer.stopwatch import Stopwatch
     from batchhvd.trainer.torch_cuda import RecordedStep
 
@@ -36,7 +38,7 @@ class Fit:
     Attributes:
         history: the value of each metric after each epoch, averaged over the ranks; names with ``val_`` belong to the
             validation data.
-        metrics: the last value of each metric.
+        metrics: the last value of each metric; one whose value is an array has a name for each, such as ``f1[0]``.
         seconds: duration of the training steps, without validation and ``first_seconds``.
         first_seconds: duration of the first step, which traces the model; of the first five if the step is compiled.
         images_per_second: samples that this rank trained on per second of ``seconds``.
@@ -57,13 +59,16 @@ def fit(
     model: keras.Model,
     data: Samples,
     *,
-    validation: Sequence[Array] | None = None,
+    validation: Samples | None = None,
+    validation_freq: int | Sequence[int] = 1,
     epochs: int = 1,
     batch_size: int = 32,
     steps_per_epoch: int | None = None,
     augment: Augment | None = None,
     pictures: bool = False,
     seed: int = 0,
+    shuffle: bool = True,
+    class_weight: Mapping[int, float] | None = None,
     whole: bool = False,
     initial_epoch: int = 0,
     callbacks: Sequence[keras.callbacks.Callback] = (),
@@ -78,8 +83,10 @@ def fit(
     Args:
         model: compiled; every optimizer that it holds is wrapped unless it is wrapped already.
         data: arrays ``(x, y)`` or ``(x, y, sample_weight)``, complete on every rank, as numpy arrays or as PyTorch
-            tensors on a GPU; a ``tf.data.Dataset`` of batches; or a PyTorch DataLoader.
-        validation: arrays ``(x, y)`` to evaluate after each epoch, shared among the ranks; None skips validation.
+            tensors on a GPU, each of which may be a list, tuple or dictionary; or batches, the same on every rank: a
+            ``tf.data.Dataset``, a PyTorch DataLoader, a ``PyDataset``, or a generator with ``steps_per_epoch``.
+        validation: arrays or batches, shared among the ranks, to evaluate after each epoch; None skips validation.
+        validation_freq: epochs between two validations, or the epochs after which to validate.
         epochs: the number of the last epoch, counted from 1.
         batch_size: samples of one rank per step, for arrays.
         steps_per_epoch: None passes over the data once.
@@ -87,6 +94,8 @@ def fit(
         pictures: divides ``x`` of arrays by 255, in training and in validation; without it, the model gets the
             values as they are, whatever their type.
         seed: decides shuffles and augmentation; the same on all ranks.
+        shuffle: False takes arrays in their order.
+        class_weight: the weight of each class in the loss; None weighs all alike.
         whole: lets every rank pass over all of the data, as the tutorial's script does.
         initial_epoch: the epoch to begin with, counted from 0, for resuming.
         callbacks: Keras callbacks, called on every rank; those of Keras that write files on rank 0 only.
@@ -104,8 +113,7 @@ def fit(
     from batchhvd.trainer.stopwatch import Stopwatch
 
     hvd.init()
-    for optimizer in _optimizers(model, compiled):
-        hvd.DistributedOptimizer(optimizer)
+    _distribute(_optimizers(model, compiled), _combination(model))
     feeding = functools.partial(
         feed,
         nearby(data),
@@ -117,9 +125,10 @@ def fit(
         first_epoch=initial_epoch,
         whole=whole,
         pictures=pictures,
+        shuffle=shuffle,
     )
-    source = _even(feeding, steps_per_epoch, progress)
-    tested = None if validation is None else share(nearby(validation), hvd.rank(), hvd.size(), pictures)
+    source = _even(feeding, steps_per_epoch, model.steps_per_execution, progress)
+    tested = None if validation is None else _part(validation, pictures)
     model.train_function = _recorded(model) if compiled else None
     watch = Stopwatch(
         source, hvd.size(), progress if hvd.rank() == 0 else None, clock, FIRST_COMPILED if compiled else 1
@@ -130,7 +139,9 @@ def fit(
         epochs=epochs,
         initial_epoch=initial_epoch,
         validation_data=tested,
-        validation_batch_size=VALIDATION_BATCH,
+        validation_batch_size=VALIDATION_BATCH if isinstance(tested, tuple) else None,
+        validation_freq=validation_freq,
+        class_weight=class_weight,
         callbacks=[*_duties(callbacks, progress), watch],
         verbose=0,
         shuffle=False,
@@ -139,43 +150,64 @@ def fit(
     return _result(history.history, watch, hvd.size())
 
 
-def _even(feeding: Callable[..., Feed], steps: int | None, progress: Callable[[str], None] | None) -> Feed:
-    """Returns the data of this rank, with as many steps as the rank that has most of them."""
+def _even(
+    feeding: Callable[..., Feed], steps: int | None, execution: int, progress: Callable[[str], None] | None
+) -> Feed:
+    """Returns the data of this rank, with as many steps as the rank that has most of them.
+
+    With ``steps_per_execution`` an epoch is a whole number of executions, since Keras does not end within one.
+    """
     from batchhvd.trainer import hvd
 
     source = feeding(steps=steps)
     counts = hvd.allgather_object(source.steps, "steps")
-    if len(set(counts)) == 1:
+    most = math.ceil(max(counts) / execution) * execution
+    if set(counts) == {most}:
         return source
     if progress is not None and hvd.rank() == 0:
         had = ", ".join(f"rank {rank} {count}" for rank, count in enumerate(counts))
-        progress(f"The ranks have data for different numbers of steps ({had}): all make {max(counts)}")
-    return feeding(steps=max(counts))
+        whole = f", in executions of {execution}" if execution > 1 else ""
+        progress(f"The ranks have data for different numbers of steps ({had}): all make {most}{whole}")
+    return feeding(steps=most)
 
 
-def evaluate(model: keras.Model, data: Sequence[Array], *, pictures: bool = False) -> dict[str, float]:
-    """Evaluates a compiled model on arrays that the ranks share, and returns the metrics, named ``val_…``.
+def _part(data: Samples, pictures: bool) -> Samples:
+    """Returns what this rank evaluates."""
+    from batchhvd.trainer import hvd
+
+    if isinstance(data, (tuple, list)):
+        return share(cast("Sequence[Nested]", nearby(data)), hvd.rank(), hvd.size(), pictures)
+    return share_batches(cast("Batches", data), hvd.rank(), hvd.size())
+
+
+def evaluate(model: keras.Model, data: Samples, *, pictures: bool = False) -> dict[str, float]:
+    """Evaluates a compiled model on data that the ranks share, and returns the metrics, named ``val_…``.
 
     Args:
         model: compiled, the same on all ranks.
-        data: arrays ``(x, y)`` or ``(x, y, sample_weight)``, complete on every rank.
-        pictures: divides ``x`` by 255.
+        data: arrays or batches as in `fit`, the same on every rank.
+        pictures: divides ``x`` of arrays by 255.
     """
     from batchhvd.trainer import hvd
+    from batchhvd.trainer.hvd.callbacks import counted, merged, numbers
 
     hvd.init()
-    x, *others = share(nearby(data), hvd.rank(), hvd.size(), pictures)
-    figures = model.evaluate(x, *others, batch_size=VALIDATION_BATCH, verbose=0, return_dict=True)
-    everyone = hvd.allgather_object((len(x), {name: float(value) for name, value in figures.items()}))
-    total = sum(count for count, _ in everyone)
-    return {f"val_{name}": sum(count * part[name] for count, part in everyone) / total for name in figures}
+    part = _part(data, pictures)
+    if isinstance(part, tuple):
+        figures = model.evaluate(*part[:2], VALIDATION_BATCH, 0, *part[2:], return_dict=True)
+    else:
+        figures = model.evaluate(part, verbose=0, return_dict=True)
+    if hvd.size() > 1:
+        figures |= merged(model, figures, hvd.allgather_object(counted(model, figures)))
+    return {f"val_{name}": value for name, value in numbers(figures).items()}
 
 
 def nearby(data: Samples) -> Samples:
     """Moves arrays to the GPU if PyTorch is the backend and uses one."""
     import keras
 
-    if keras.config.backend() != "torch" or not isinstance(data, (tuple, list)):
+    flat = isinstance(data, (tuple, list)) and all(hasattr(part, "nbytes") for part in data)
+    if keras.config.backend() != "torch" or not flat:
         return data
     import torch
 
@@ -183,7 +215,7 @@ def nearby(data: Samples) -> Samples:
         return data
     from batchhvd.trainer.torch_cuda import resident
 
-    return resident(data)
+    return resident(cast("Sequence[Array]", data))
 
 
 def _optimizers(model: keras.Model, compiled: bool) -> list[keras.optimizers.Optimizer]:
@@ -197,6 +229,43 @@ def _optimizers(model: keras.Model, compiled: bool) -> list[keras.optimizers.Opt
             remedy="fit(..., compiled=False)",
         )
     return list(found.values())
+
+
+def _distribute(optimizers: Sequence[keras.optimizers.Optimizer], op: Op) -> None:
+    """Wraps optimizers; one that the script has wrapped must combine gradients as the losses need it."""
+    from batchhvd.trainer import hvd
+
+    for optimizer in optimizers:
+        inner = getattr(hvd.DistributedOptimizer(optimizer, op=op), "inner_optimizer", optimizer)
+        if op is hvd.Sum and inner.reduction.op is not op:
+            raise SpecError(
+                "the losses are sums over a batch, and the optimizer averages the gradients of the ranks",
+                remedy="hvd.DistributedOptimizer(optimizer, op=hvd.Sum), or leave the wrapping to fit",
+            )
+
+
+def _combination(model: keras.Model) -> Op:
+    """Returns how gradients are combined: as sums if the losses are sums, so that N ranks have one rank's gradient."""
+    from batchhvd.trainer import hvd
+
+    losses = _losses(model.loss)
+    sums = [getattr(loss, "reduction", None) == "sum" for loss in losses]
+    if not any(sums):
+        return hvd.Average
+    if not all(sums) or model.losses:
+        raise SpecError(
+            "some losses of this model are sums over a batch and others are means (penalties of layers count once), so "
+            "neither the sum nor the mean of the ranks' gradients is right",
+            remedy='compile with losses whose reduction is "sum_over_batch_size"',
+        )
+    return hvd.Sum
+
+
+def _losses(losses: object) -> list[object]:
+    """Returns the losses in a list, dictionary or other structure; without those that are None."""
+    import keras
+
+    return [loss for loss in keras.tree.flatten(losses) if loss is not None]
 
 
 def _recorded(model: keras.Model) -> RecordedStep:
@@ -230,9 +299,16 @@ def _duties(
 
 
 def _result(history: Mapping[str, Sequence[float]], watch: Stopwatch, ranks: int) -> Fit:
+    from batchhvd.trainer.hvd.callbacks import numbers
+
+    figures: dict[str, list[float]] = {}
+    for name, values in history.items():
+        for value in values:
+            for label, number in numbers({name: value}).items():
+                figures.setdefault(label, []).append(number)
     return Fit(
-        history={name: tuple(map(float, values)) for name, values in history.items()},
-        metrics={name: float(values[-1]) for name, values in history.items() if values},
+        history={name: tuple(values) for name, values in figures.items()},
+        metrics={name: values[-1] for name, values in figures.items()},
         seconds=watch.seconds,
         first_seconds=watch.first_seconds,
         images_per_second=watch.samples / watch.seconds if watch.seconds else 0.0,

@@ -26,6 +26,7 @@ class Shard:
         rank, ranks: this rank, and the number of ranks.
         seed: decides every shuffle; must be the same on all ranks.
         whole: True lets each rank pass over the whole set, in an order of its own, as the tutorial's script does.
+        shuffle: False keeps the order of the set in every lap.
     """
 
     samples: int
@@ -34,6 +35,7 @@ class Shard:
     ranks: int = 1
     seed: int = 0
     whole: bool = False
+    shuffle: bool = True
 
     @property
     def steps(self) -> int:
@@ -90,6 +92,8 @@ class Shard:
         return {}
 
     def _order(self, lap: int) -> NDArray[np.int64]:
+        if not self.shuffle:
+            return np.arange(self.samples)
         if lap not in self._orders:
             for old in [key for key in self._orders if key < lap - 1]:
                 del self._orders[old]

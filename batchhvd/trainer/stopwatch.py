@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import keras
 
 from batchhvd.trainer.feed import Feed
+from batchhvd.trainer.hvd.callbacks import numbers
 
 EVERY = 15.0  # seconds between two lines within an epoch
 
@@ -44,7 +45,7 @@ class Stopwatch(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
         self.clock = clock
         self.first = first
         self.seconds = self.first_seconds = 0.0
-        self.samples = self.steps = 0
+        self.samples = self.steps = self.executions = 0
         self._running = False
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
@@ -52,13 +53,17 @@ class Stopwatch(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
         self.epoch = epoch
         self.began = self.mark = self.spoke = self.clock()
         self.counted = 0
+        self.batch = -1
         self._running = True
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
         """Counts the step; the first steps of the training are counted separately."""
-        self.steps += 1
-        self.counted += 1
-        if self.steps <= self.first:
+        made = batch - self.batch  # several with steps_per_execution
+        self.batch = batch
+        self.executions += 1
+        self.steps += made
+        self.counted += made
+        if self.executions <= self.first:
             settle()
             self.first_seconds += self.clock() - self.mark
             self.mark = self.spoke = self.clock()
@@ -73,7 +78,7 @@ class Stopwatch(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Reports the epoch."""
         self._pause()
-        parts = [f"{name} {value:.4f}" for name, value in (logs or {}).items() if name != "learning_rate"]
+        parts = [f"{name} {value:.4f}" for name, value in numbers(logs or {}).items() if name != "learning_rate"]
         seconds = self.clock() - self.began
         rate = self.rate * self.ranks
         self.say(f"Epoch {epoch + 1}/{self.params['epochs']}  {'  '.join(parts)}  {rate:.0f} images/s  {seconds:.1f} s")

@@ -5,10 +5,12 @@ Put each of them on every rank, because they communicate with the other ranks.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
+from attrs import evolve, frozen
 
 from batchhvd.trainer.hvd.binding import Op
 from batchhvd.trainer.hvd.collective import allgather_object, broadcast_object, grouped_allreduce
@@ -19,7 +21,7 @@ from batchhvd.trainer.hvd.variable import as_array
 from batchhvd.trainer.hvd.world import world
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from batchhvd.trainer.hvd.binding import Tensor
 
 __all__ = [
     "AverageMovingStatistics",
@@ -44,40 +46,154 @@ def samples_seen(model: keras.Model) -> float:
     return float(as_array(tracker.count)) if tracker is not None else 1.0
 
 
-class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    """Replaces the metrics of each epoch by their means over all ranks, weighted by the samples that each rank saw.
+@frozen
+class Counted:
+    """What the metrics of one rank counted while it passed over its data once.
 
-    Put it before all callbacks that read metrics. A metric that only some ranks have is averaged over these.
+    Attributes:
+        samples: how many samples there were.
+        values: the metrics' values by name.
+        sums: the state of each metric by its place; all are sums over samples.
+        exact: names of the values that follow from the sums: those of Keras's own metrics.
+    """
+
+    samples: float
+    values: Mapping[str, np.ndarray]
+    sums: Sequence[np.ndarray]
+    exact: frozenset[str]
+
+
+def counted(model: keras.Model, shown: Mapping[str, float | np.ndarray]) -> Counted:
+    """Returns what the metrics of a model have counted since they were reset.
+
+    Args:
+        model: after a pass over data.
+        shown: the values that Keras shows; those that a custom step has made itself do not follow from the metrics.
+    """
+    values = {name: np.asarray(value, "float64") for name, value in shown.items()}
+    results = {name: as_array(value) for name, value in _results(model).items()}
+    foreign = [
+        metric.name for metric in _each_metric(model.metrics) if not type(metric).__module__.startswith("keras.")
+    ]
+    exact = {
+        name
+        for name, value in results.items()
+        if name in values
+        and np.allclose(values[name], value, equal_nan=True)
+        and not any(name.endswith(other) for other in foreign)
+    }
+    sums = [as_array(variable) for variable in _metric_variables(model)] if exact else []
+    return Counted(samples_seen(model), values, sums, frozenset(exact))
+
+
+def _results(model: keras.Model) -> Mapping[str, Tensor]:
+    try:
+        results: Mapping[str, Tensor] = model.get_metrics_result()
+    except ValueError:  # metrics that have counted nothing yet
+        return {}
+    return results
+
+
+def _each_metric(metrics: Iterable[keras.Metric]) -> Iterator[keras.Metric]:
+    for metric in metrics:
+        inner = getattr(metric, "metrics", None)
+        yield from _each_metric(inner) if inner else [metric]
+
+
+def _metric_variables(model: keras.Model) -> list[keras.Variable]:
+    return [variable for metric in model.metrics for variable in metric.variables]
+
+
+def merged(model: keras.Model, names: Iterable[str], parts: Sequence[Counted]) -> dict[str, float | np.ndarray]:
+    """Returns the metrics over the data of all ranks.
+
+    Values of Keras's metrics are computed from the sums of all ranks. Others are means, weighted by samples.
+    """
+    shapes = {tuple(array.shape for array in part.sums) for part in parts}
+    exact = frozenset.intersection(*(part.exact for part in parts)) if len(shapes) == 1 else frozenset()
+    whole = _from_sums(model, [part.sums for part in parts]) if exact else {}
+    found: dict[str, float | np.ndarray] = {}
+    for name in names:
+        if name in exact:
+            value = np.asarray(as_array(whole[name]), "float64")
+        else:
+            having = [(part.values[name], part.samples) for part in parts if name in part.values]
+            total = sum(weight for _, weight in having)
+            value = (
+                sum((value * weight for value, weight in having), np.float64(0)) / total if total else np.float64("nan")
+            )
+        found[name] = value if value.ndim else float(value)
+    return found
+
+
+def _from_sums(model: keras.Model, parts: Sequence[Sequence[np.ndarray]]) -> Mapping[str, Tensor]:
+    """Returns what the metrics of a model would show if they had counted for all ranks."""
+    variables = _metric_variables(model)
+    own: list[np.ndarray] = [as_array(variable).copy() for variable in variables]
+    try:
+        for variable, *arrays in zip(variables, *parts, strict=True):
+            variable.assign(sum(arrays))
+        return _results(model)
+    finally:
+        for variable, array in zip(variables, own, strict=True):
+            variable.assign(array)
+
+
+def numbers(logs: Mapping[str, float | np.ndarray]) -> dict[str, float]:
+    """Returns metrics as numbers; one whose value is an array has a name for each of its numbers, such as ``f1[0]``."""
+    found: dict[str, float] = {}
+    for name, value in logs.items():
+        array = np.asarray(value, "float64")
+        parts = {name: array} if not array.ndim else {f"{name}[{at}]": part for at, part in enumerate(array.ravel())}
+        found |= {label: float(part) for label, part in parts.items()}
+    return found
+
+
+class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+    """Replaces the metrics of each epoch by those over the data of all ranks; see `merged`.
+
+    Put it before all callbacks that read metrics. A metric that only some ranks have is taken from these.
     """
 
     def __init__(self, device: str = "") -> None:
         super().__init__()
-        self.trained: float | None = None
+        self.trained: Counted | None = None
 
-    def on_epoch_begin(self, epoch: int, logs: dict[str, float] | None = None) -> None:
-        """Forgets the samples of the previous epoch."""
+    def on_epoch_begin(self, epoch: int, logs: dict[str, float | np.ndarray] | None = None) -> None:
+        """Forgets the previous epoch."""
         self.trained = None
 
-    def on_test_begin(self, logs: dict[str, float] | None = None) -> None:
-        """Notes how many samples were trained on, because validation resets the count."""
-        if self.trained is None:
-            self.trained = samples_seen(self.model)
+    def on_test_begin(self, logs: dict[str, float | np.ndarray] | None = None) -> None:
+        """Notes what was counted in training, because validation resets it."""
+        if self.trained is None and world().size > 1:
+            self.trained = counted(self.model, {name: as_array(value) for name, value in _results(self.model).items()})
 
-    def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
-        """Averages the metrics in place, so that later callbacks read the means."""
+    def on_epoch_end(self, epoch: int, logs: dict[str, float | np.ndarray] | None = None) -> None:
+        """Merges the metrics in place, so that later callbacks read those of all ranks."""
         if logs is None or world().size == 1:
             return
-        now = samples_seen(self.model)
-        trained = now if self.trained is None else self.trained
-        mine = {name: (float(value), now if name.startswith("val_") else trained) for name, value in logs.items()}
-        everyone = allgather_object(mine, "metrics")
-        for name in logs:
-            logs[name] = _mean([figures[name] for figures in everyone if name in figures])
+        trained, tested = self._passes(logs)
+        everyone = allgather_object((trained, tested), "metrics")
+        logs.update(merged(self.model, trained.values, [part for part, _ in everyone]))
+        seen = [part for _, part in everyone if part is not None]
+        if tested is not None:
+            found = merged(self.model, tested.values, seen)
+            logs.update({f"val_{name}": value for name, value in found.items()})
 
-
-def _mean(weighted: list[tuple[float, float]]) -> float:
-    total = sum(weight for _, weight in weighted)
-    return sum(value * weight for value, weight in weighted) / total if total else float("nan")
+    def _passes(self, logs: Mapping[str, float | np.ndarray]) -> tuple[Counted, Counted | None]:
+        """Returns what was counted in training and in validation, if there was one."""
+        shown = {name: value for name, value in logs.items() if not name.startswith("val_")}
+        validated = {name.removeprefix("val_"): value for name, value in logs.items() if name.startswith("val_")}
+        if self.trained is None:
+            return counted(self.model, shown), None
+        values = {name: np.asarray(value, "float64") for name, value in shown.items()}
+        kept = {
+            name
+            for name in self.trained.exact
+            if name in values and np.allclose(values[name], self.trained.values[name], equal_nan=True)
+        }
+        trained = evolve(self.trained, values=values, exact=frozenset(kept))
+        return trained, counted(self.model, validated) if validated else None
 
 
 class AverageMovingStatistics(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types

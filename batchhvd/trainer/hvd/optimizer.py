@@ -149,6 +149,8 @@ def prepare(model: keras.Model) -> None:
     found = optimizers_of(model)
     if world().size > 1 and keras.config.backend() == "tensorflow" and model.jit_compile:
         model.jit_compile = False
+        if getattr(model, "_compile_config", None) and model._compile_config.config.get("jit_compile") is True:
+            warnings.warn("jit_compile=True is turned off: XLA has no operation of Horovod", stacklevel=2)
     if any(map(broken_wrapper, found.values())):
         warnings.warn(_WARNING, stacklevel=2)
     elif world().size > 1 and (alone := undistributed(found)):

@@ -15,7 +15,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from attrs import asdict, frozen
 
@@ -73,7 +73,7 @@ def measure(settings: TrainingSettings, steps: int) -> Cost:
     arrays = nearby((data.x_train, train.one_hot(data.y_train, data.classes)))
     augment = train.augmentation(plan, data)
     real = feed(arrays, batch_size=plan.batch, rank=hvd.rank(), ranks=hvd.size(), augment=augment, pictures=True).source
-    batch = real[0]
+    batch = cast("keras.utils.PyDataset", real)[0]
     same = endless(lambda step: batch)
     whole = _step_seconds(settings, plan, data, real, steps, together=True)
     without_input = _step_seconds(settings, plan, data, same, steps, together=True)

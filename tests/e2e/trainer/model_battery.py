@@ -334,6 +334,18 @@ def check_exchanges(folder: Path) -> object:
     }
 
 
+def check_xla() -> object:
+    """What TensorFlow cannot compile on several ranks is said."""
+    model = battery.network(0)
+    model.compile(
+        hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "sparse_categorical_crossentropy", jit_compile=True
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        battery.train(model)
+    return [str(one.message) for one in caught if "jit_compile" in str(one.message)]
+
+
 # --- ranks that disagree ---------------------------------------------------------------------------------------------
 
 
@@ -359,6 +371,15 @@ def check_disagreements() -> object:
         "epochs": lambda: fit(small(), data, epochs=2 + rank, batch_size=8, progress=None),
         "first": lambda: fit(small(), data, epochs=3, initial_epoch=rank, batch_size=8, progress=None),
         "variables": lambda: fit(small(4 - 2 * rank), data, batch_size=8, progress=None),
+    }
+    summed = keras.losses.SparseCategoricalCrossentropy(reduction="sum")
+    averaging = battery.network(0)
+    averaging.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), summed)
+    penalty = battery.network(0, keras.layers.Dense(6, kernel_regularizer="l2"))
+    penalty.compile(keras.optimizers.SGD(0.1), summed)
+    found |= {
+        "averaging": lambda: fit(averaging, data, batch_size=8, progress=None),
+        "penalty": lambda: fit(penalty, data, batch_size=8, progress=None),
     }
     return {name: refused(work) for name, work in found.items()}
 

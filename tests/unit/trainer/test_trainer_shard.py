@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from batchhvd.trainer.feed import _in_memory, share
+from batchhvd.trainer.feed import _in_memory, feed, share
 from batchhvd.trainer.shard import Augment, Shard
 
 SIZES = st.integers(1, 60)
@@ -122,3 +122,20 @@ def test_bytes_are_pictures_only_if_the_caller_says_so() -> None:
         assert batch.dtype == np.uint8 and np.array_equal(batch, x[labels])
     scaled, labels = _in_memory((x, y), Shard(4, 4), None, 0, pictures=True)
     assert np.allclose(scaled * 255, x[labels])
+
+
+def test_arrays_may_be_nested_and_keep_their_order() -> None:
+    """Seen to fail: lists of arrays of different widths could not be trained on, and nothing kept their order."""
+    wide, narrow = np.arange(12).reshape(6, 2), np.arange(6)
+    x = {"wide": wide, "pair": [narrow, wide]}
+    part = feed((x, [0, 1, 2, 3, 4, 5]), batch_size=2, rank=1, ranks=2, shuffle=False)
+    assert part.steps == 2
+    taken, labels = part.source[0]
+    assert labels.tolist() == taken["pair"][0].tolist() == [2, 3]
+    assert np.array_equal(taken["wide"], wide[2:4]) and np.array_equal(taken["pair"][1], wide[2:4])
+    shared, labels = share((x, narrow), 1, 3)
+    assert labels.tolist() == shared["pair"][0].tolist() == [1, 4]
+
+
+def test_a_few_samples_are_evaluated_by_all_so_that_none_counts_twice() -> None:
+    assert [share((np.arange(2), np.arange(2)), rank, 3)[0].tolist() for rank in range(3)] == [[0, 1]] * 3
