@@ -42,6 +42,7 @@ class Preparation:
         self.view: MachineView | None = None
         self.layers = Path(place.task.get("layers") or place.folder / "layers")
         self._changes = place.folder / f"changes-{place.index}"
+        self._own: Layer | None = None  # a layer that only this node may use
 
     def run(self) -> None:
         """Runs it.
@@ -73,6 +74,9 @@ class Preparation:
             if self.view is not None:
                 self.view.close()
             remove(self._changes)
+            if self._own is not None:
+                self._own.remove()
+                self._own.lock_file.unlink(missing_ok=True)
         except OSError as error:
             self.journal.note(f"the ranks' view could not be removed: {error}")
 
@@ -131,7 +135,13 @@ class Preparation:
         self.supervisor.attend_or_stop(layer.take)  # until this node ends, so that nobody removes the layer
         done, name = layer.is_done, layer.path.name
         self.journal.note(f"the preparation is done already: {name}" if done else f"the layer is {name}")
+        before = self._written()
         code, tail = (0, list[str]()) if done else self._fill(layer)
+        if not done and not code and self._written() != before:
+            layer = self._own = layer.moved()
+            self.journal.note("it wrote into this job's own folders: it runs again for each node and each job")
+        if not done and not code and not self.journal.is_stopped:
+            layer.done.write_text(self.command, encoding="utf-8")
         for log, text in zip(logs, layer.output(), strict=True):
             log.write(text)
         if code:
@@ -149,9 +159,15 @@ class Preparation:
         code, tail = self._on_host([LogFile(layer.path / name) for name in ("stdout", "stderr")], view)
         end_all(os.getpid())  # a daemon that it started would keep using the layer
         view.close()
-        if code == 0 and not self.journal.is_stopped:
-            layer.done.write_text(self.command, encoding="utf-8")
         return code, tail
+
+    def _written(self) -> dict[str, tuple[int, int, int] | None]:
+        """Returns what lies in the folders of this job that a preparation may write to, and that no layer contains."""
+        above = self.place.temporary.parent  # of all nodes; each writes into its own folder there
+        found = {str(path): _facts(path) for path in above.glob("*") if not path.name.isdigit()}
+        for top in (self.place.temporary, self.place.folder / "shared"):
+            found |= {str(path): _facts(path) for path in top.rglob("*")}
+        return found
 
     # -- views --
 
@@ -171,3 +187,11 @@ class Preparation:
         shares = [path.resolve() for path in found if path.is_symlink()]
         binds = [folder, Path(self.place.task["logs"]), *shares]
         return MachineView(folder / f"view-{self.place.index}", changes, below, binds)
+
+
+def _facts(path: Path) -> tuple[int, int, int] | None:
+    try:
+        facts = path.lstat()
+    except FileNotFoundError:  # another node removed it
+        return None
+    return facts.st_ino, facts.st_ctime_ns, facts.st_size

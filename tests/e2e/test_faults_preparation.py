@@ -179,3 +179,34 @@ def test_a_disk_that_is_full_gives_a_clear_error_and_no_broken_database(tmp_path
             world.store.close()
     finally:
         subprocess.run(["umount", "--lazy", str(root)], check=True)
+
+
+MADE = [
+    "echo made > made",
+    'bash -c "mkdir d; echo made > d/made; mv d/made made"',
+    'eval "echo made > \\"\\$AZ_BATCHAI_JOB""_TEMP/made\\""',
+    'eval "f=\\$AZ_BATCHAI_JOB""_TEMP_DIR"; echo made > "$f/made"; ln -s ../made made',
+]
+
+
+@pytest.mark.parametrize("preparation", MADE)
+def test_its_effect_is_the_same_on_each_node_and_in_each_job(world: Live, preparation: str) -> None:
+    for name in ("j", "k"):
+        assert prepare(world, name, f"echo more > /opt/more; {preparation}", "cat made /opt/more") == "succeeded", (
+            world.log(name, "stderr.txt")
+        )
+        assert world.log(name).split() == ["made", "more"] * 2
+    assert not Path("/opt/more").exists()
+    assert not list((world.root / "layers").glob("*/done"))  # those of ended nodes are gone
+
+
+def test_an_uploaded_script_is_executable(tmp_path: Path) -> None:
+    from batchhvd.service.files.disk.disk import Disk
+
+    umask = os.umask(0o022)
+    try:
+        disk = Disk(tmp_path)
+        with disk.stage() as staged:
+            assert os.fstat(staged.fd).st_mode & 0o777 == 0o755
+    finally:
+        os.umask(umask)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _KEPT = 30 * 86400  # seconds that a layer is kept after its last use
+_FORM = "2"  # earlier layers may lack what their preparation wrote into a job's own folders
 
 
 class Layer:
@@ -26,12 +27,14 @@ class Layer:
     Attributes:
         path: the folder.
         changes: what the preparation has changed, in the form of a view's changes.
+        lock_file: the file of the lock.
         done: a file that exists once the preparation has succeeded.
     """
 
     def __init__(self, path: Path) -> None:
         self.path, self.changes, self.done = path, path / "changes", path / "done"
-        self.lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.lock_file = path.with_suffix(".lock")
+        self.lock = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     @property
     def is_done(self) -> bool:
@@ -61,6 +64,14 @@ class Layer:
         for name in ("stdout", "stderr"):
             yield (self.path / name).read_bytes()
 
+    def moved(self) -> Layer:
+        """Moves the folder to a name that no other node looks for, releases this layer, and returns the new one."""
+        own = Layer(self.path.with_name(f"{self.path.name}-{os.urandom(6).hex()}"))
+        fcntl.flock(own.lock, fcntl.LOCK_EX)
+        self.path.rename(own.path)
+        self.close()
+        return own
+
     def remove(self) -> None:
         """Removes the folder."""
         remove(self.path)
@@ -89,7 +100,7 @@ def forget_old(layers: Path) -> None:
 def layer_name(command: str, variables: Mapping[str, str]) -> str:
     """Returns a name derived from a preparation and from everything that decides what it does on this machine."""
     used = sorted(name for name in set(re.findall(r"\w+", command, flags=re.ASCII)) if name in variables)
-    facts = [command, variables.get("PATH", ""), *(f"{name}={variables[name]}" for name in used)]
+    facts = [_FORM, command, variables.get("PATH", ""), *(f"{name}={variables[name]}" for name in used)]
     for folder in variables.get("PATH", "").split(":"):
         places = [folder, *glob.glob(f"{glob.escape(os.path.dirname(folder))}/lib/python3*/site-packages")]
         facts += [f"{place} {os.stat(place).st_mtime_ns}" for place in places if place and os.path.isdir(place)]
