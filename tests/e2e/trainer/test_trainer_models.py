@@ -238,7 +238,7 @@ def differences(name: str, one: Any, two: list[Any]) -> Iterator[str]:
         if found["steps"] != one["steps"]:
             yield f"rank {rank}: {found['steps']} steps, not {one['steps']}"
         for place, (ours, theirs) in enumerate(zip(found["weights"], one["weights"], strict=True)):
-            error = np.max(np.abs(np.subtract(ours, theirs)), initial=0.0)
+            error: float = np.max(np.abs(np.subtract(ours, theirs)), initial=0.0)
             if not error <= WEIGHTS.get(name, 2e-5):
                 yield f"rank {rank}: weight {place} by {error:.2g}"
         figures = {**found["evaluate"], **{f"last {key}": values[-1] for key, values in found["history"].items()}}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.e2e import horovod_battery as battery  # it decides about TensorFlow before Keras is imported
+from tests.e2e.trainer import horovod_battery as battery  # it decides about TensorFlow before Keras is imported
 
 import keras  # isort: skip
 import numpy as np
@@ -68,6 +68,10 @@ def fill(model: keras.Model) -> None:
         weight.assign(random.normal(size=weight.shape, scale=0.4))
 
 
+def _plain_with(make: Callable[[], Any]) -> Callable[[], Any]:
+    return lambda: plain(make())
+
+
 def add_optimizers() -> None:
     made = {
         "sgd": lambda: optimizers.SGD(0.1),
@@ -90,7 +94,7 @@ def add_optimizers() -> None:
         "loss_scale": lambda: optimizers.LossScaleOptimizer(optimizers.SGD(0.1)),
     }
     for name, make in made.items():
-        CASES[name] = lambda make=make: plain(make())
+        CASES[name] = _plain_with(make)
 
 
 add_optimizers()
@@ -176,14 +180,14 @@ def own_rescaling() -> dict[str, Any]:
 
 @case
 def bfloat16() -> dict[str, Any]:
-    with battery._policy("mixed_bfloat16"):
+    with battery._Policy("mixed_bfloat16"):
         model = mlp()
     return plain(optimizers.SGD(0.1), model)
 
 
 @case
 def float16() -> dict[str, Any]:
-    with battery._policy("mixed_float16"):
+    with battery._Policy("mixed_float16"):
         model = mlp()
     return plain(optimizers.SGD(0.1), model)
 
