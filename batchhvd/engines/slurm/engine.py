@@ -123,7 +123,7 @@ class Slurm:
         runs = {handle: SlurmRun.read(handle) for handle in handles}
         asked = [run.job for run in runs.values() if not run.is_final]
         for handle in [handle for handle, run in runs.items() if run.is_damaged]:
-            self.cancel(handle)
+            self._end_damaged(handle, runs[handle])
         jobs = self._jobs(asked) if asked else {}
         return {handle: run.told if run.is_final else judged(run, jobs) for handle, run in runs.items()}
 
@@ -142,6 +142,12 @@ class Slurm:
             self._cancelled[handle] = now
             self._seen.pop(run.job, None)
             self._run("scancel", run.job)
+
+    def _end_damaged(self, handle: str, run: SlurmRun) -> None:
+        """Ends a run whose records cannot be read; the stop file says why, should a node write its own again."""
+        with contextlib.suppress(OSError):  # the job is cancelled in any case
+            records.declare(run.folder, StopReason.ENGINE, error=run.told.error)
+        self.cancel(handle)
 
     # -- what only this engine has --
 

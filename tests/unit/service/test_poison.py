@@ -15,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchhvd.engines.base import Status
-from batchhvd.engines.slurm.answers import job_of, nodes_of, readable
+from batchhvd.engines.slurm.answers import SlurmJob, job_of, nodes_of, readable
+from batchhvd.engines.slurm.judge import judged
+from batchhvd.engines.slurm.run import SlurmRun
 from batchhvd.node import records
 from batchhvd.node.durable import DamagedRecordError
 from batchhvd.service.mounts import model as mounts
@@ -197,3 +199,17 @@ def test_one_normalisation_of_paths() -> None:
     for path in ("$AZ_BATCHAI_JOB_MOUNT_ROOT//m//a/", "${AZ_BATCHAI_JOB_MOUNT_ROOT}/./m/b/.././a".replace("b/../", "")):
         assert mounts.locate(path, [mount]) == (mount, "deep/a")
         assert environment.locate(path, {mount: Path("/s/deep")}) == Path("/s/deep/a")
+
+
+@pytest.mark.parametrize("name", ["slurm.json", "node-0.json"])
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"job": 1, "nodes": 2}'])
+def test_a_run_of_slurm_with_a_damaged_file_fails_when_its_job_is_over(tmp_path: Path, name: str, data: bytes) -> None:
+    (tmp_path / "slurm.json").write_text('{"job": "7", "nodes": ["a"]}')
+    (tmp_path / name).write_bytes(data)
+    run = SlurmRun.read(f"7 {tmp_path}")
+    assert run.is_damaged and not run.is_final
+    assert judged(run, {"7": SlurmJob("RUNNING")}).state == "running"
+    assert judged(run, None).state in ("running", "preparing")  # the controller does not answer
+    for jobs in ({"7": SlurmJob("CANCELLED")}, {}):
+        status = judged(run, jobs)
+        assert (status.state, status.reason) == ("failed", "engine") and name in status.error
