@@ -58,14 +58,14 @@ def test_optimizers_wrapped_by_hand_are_not_warned_of(two: Any) -> None:
 
 
 def test_ranks_that_train_alone_are_found_out_at_the_first_step(two: Any) -> None:
-    # Seen to fail: nothing was compared.
+    # Before this was checked: nothing was compared.
     message = every(two, "hidden_optimizer")
     assert message.startswith("after the first step the weights of the ranks differ")
     assert "dense" in message and "kernel" in message and "hvd.DistributedOptimizer" in message
 
 
 def test_bytes_stay_what_they_are(two: Any) -> None:
-    # Seen to fail: tokens were divided by 255, and Keras's own evaluate gave another accuracy than fit.
+    # Before this was checked: tokens were divided by 255, and Keras's own evaluate gave another accuracy than fit.
     found = every(two, "bytes")
     assert found["plain"] == pytest.approx(found["ours"]) == pytest.approx(found["fit"])
     assert found["plain"] > 0.95
@@ -78,7 +78,7 @@ def test_an_overflow_on_one_rank_is_decided_by_all_without_a_callback(two: Any) 
 
 
 def test_gradients_of_different_steps_never_mix(two: Any) -> None:
-    # Seen to fail: they were averaged.
+    # Before this was checked: they were averaged.
     assert every(two, "steps_apart") == [True, True]
 
 
@@ -109,7 +109,7 @@ def test_ranks_that_save_to_one_path_leave_a_whole_file(two: Any) -> None:
 
 
 def test_ranks_that_disagree_are_named_before_the_first_step(two: Any) -> None:
-    # Seen to fail: each ended in Horovod's "has been shut down", or waited for ever.
+    # Before this was checked: each ended in Horovod's "has been shut down", or waited for ever.
     found = every(two, "disagreements")
     assert "same steps per epoch, but rank 0 has 3; rank 1 has 4" in found["steps"]
     assert "same number of epochs, but rank 0 has 2; rank 1 has 3" in found["epochs"]
@@ -129,7 +129,7 @@ def test_uneven_data_is_evened_out_in_fit_and_said(two: Any) -> None:
 
 
 def test_a_rank_that_stops_early_stops_all_after_the_epoch(two: Any) -> None:
-    # Seen to fail: the other rank waited for its gradients.
+    # Before this was checked: the other rank waited for its gradients.
     assert every(two, "stopping")["steps"] == 6
 
 
@@ -146,7 +146,7 @@ for step in range(5 - 2 * hvd.rank()):
 
 
 def test_a_rank_that_leaves_early_is_named(tmp_path: Path) -> None:
-    # Seen to fail: rank 0 ended with "Horovod has been shut down", and nothing named rank 1.
+    # Before this was checked: rank 0 ended with "Horovod has been shut down", and nothing named rank 1.
     require("torch")
     first, second = ranks.run(ranks.python("-c", LEAVING), 2, variables={"KERAS_BACKEND": "torch"}, timeout=60)
     assert (first.exit_code, second.exit_code) == (1, 0)
@@ -162,7 +162,7 @@ def test_the_loop_of_the_page_trains_one_model(two: Any) -> None:
 
 
 def test_horovods_tape_trains_keras_3(two: Any) -> None:
-    # Seen to fail: there was no DistributedGradientTape, and Horovod's own cannot use variables of Keras 3.
+    # Before this was checked: there was no DistributedGradientTape, and Horovod's own cannot use variables of Keras 3.
     if "tape" in two[0]:
         found = every(two, "tape")
         assert found["True"] and found["False"]
@@ -179,7 +179,7 @@ def test_the_less_usual_operations_are_horovods(two: Any) -> None:
 
 
 def test_a_step_that_xla_cannot_compile_is_said(two: Any) -> None:
-    # Seen to fail: it was turned off without a word.
+    # Before this was checked: it was turned off without a word.
     if "xla" in two[0]:
         assert every(two, "xla") == ["jit_compile=True is turned off: XLA has no operation of Horovod"]
 

@@ -91,7 +91,7 @@ def test_every_public_name_is_horovods_and_exists() -> None:
 
 @pytest.mark.parametrize("name", ["elastic", "join", "PartialDistributedOptimizer", "broadcast_global_variables"])
 def test_what_is_not_supported_says_what_to_use(name: str) -> None:
-    """Seen to fail: "module has no attribute", and nothing else."""
+    """The error says what to use instead, not only that there is no such attribute."""
     with pytest.raises(SpecError, match=rf"{name} is not supported on Keras 3; .{{20}}"):
         getattr(hvd, name)
     assert not hasattr(hvd, name)

@@ -119,7 +119,7 @@ def test_what_is_tested_is_shared_without_leaving_a_rank_idle(samples: int, rank
 
 
 def test_bytes_are_pictures_only_if_the_caller_says_so() -> None:
-    """Seen to fail: every uint8 array was divided by 255, also tokens and what a model scales by itself."""
+    """Tokens are bytes too, and some models scale by themselves."""
     x: NDArray[np.uint8] = np.arange(8, dtype=np.uint8).reshape(4, 2)
     y = np.arange(4)
     assert share((x, y), 0, 2)[0].tolist() == [[0, 1], [4, 5]]
@@ -131,7 +131,7 @@ def test_bytes_are_pictures_only_if_the_caller_says_so() -> None:
 
 
 def test_arrays_may_be_nested_and_keep_their_order() -> None:
-    """Seen to fail: lists of arrays of different widths could not be trained on, and nothing kept their order."""
+    """Dictionaries and lists of arrays of different widths come in the order of the samples."""
     wide, narrow = np.arange(12).reshape(6, 2), np.arange(6)
     x = {"wide": wide, "pair": [narrow, wide]}
     part = feed((x, [0, 1, 2, 3, 4, 5]), batch_size=2, rank=1, ranks=2, shuffle=False)
