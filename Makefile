@@ -49,7 +49,7 @@ test: lint
 
 lint: $(VENV)/.runtime $(VENV)/.test $(VENV)/.horovod
 	$(SAY) 'lint and types (ruff, mypy)'
-	@$(PY) -m ruff check . && $(PY) -m ruff format --check . && $(PY) -m mypy && $(PY) -m codespell
+	@$(PY) -m ruff check . && $(PY) -m ruff format --check . && $(PY) -m mypy && $(PY) -m codespell_lib
 
 unit: $(VENV)/.test
 	@$(PY) -m pytest tests/unit --hypothesis-profile=quick $(ARGS)
