@@ -44,7 +44,8 @@ def _remove(store: Store, root: Path, record: Record, active: Sequence[StoredJob
     if _in_use(store, record, active):
         return False
     if record.type == "jobs":
-        _discard(root / "tasks" / StoredJob.of(record).uuid)
+        if "uuid" in record.private:  # a damaged record does not say which folder is its own
+            _discard(root / "tasks" / StoredJob.of(record).uuid)
     elif record.type in _STORAGE:
         name = record.document["name"] if record.type == "storageAccounts" else accounts.share_of(record)[0]
         _discard(root / "shares" / name)

@@ -7,6 +7,7 @@ engine's handle, queue numbers). Ids are compared without regard to case and kee
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sqlite3
 import threading
@@ -19,6 +20,7 @@ from attrs import frozen
 
 from batchhvd.wire.facts.states import ENDED, JobState, ProvisioningState
 
+log = logging.getLogger("batchhvd.service.store.records")
 Document = dict[str, Any]
 _list = list  # the class below has a method of this name
 _ACTIVE = tuple(state.value for state in JobState if state not in ENDED)
@@ -263,4 +265,14 @@ _SELECT = "SELECT id, type, parent, document, private, number FROM resource"
 
 def _record(row: tuple[Any, ...]) -> Record:
     id, type, parent, document, private, number = row
-    return Record(id, type, parent, json.loads(document), json.loads(private), number)
+    return Record(id, type, parent, json.loads(document), _private(id, private), number)
+
+
+def _private(id: str, text: str) -> Document:
+    """Returns what no answer shows; nothing if it is damaged, so that the resource can still be ended and removed."""
+    try:
+        found: Document = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        log.error("the private part of %s is damaged: %s", id, ascii(text)[:80])
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -213,3 +213,19 @@ def test_a_run_of_slurm_with_a_damaged_file_fails_when_its_job_is_over(tmp_path:
     for jobs in ({"7": SlurmJob("CANCELLED")}, {}):
         status = judged(run, jobs)
         assert (status.state, status.reason) == ("failed", "engine") and name in status.error
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "7"])
+def test_a_job_whose_record_is_damaged_can_be_ended_and_deleted(tmp_path: Path, text: str) -> None:
+    world = ready(tmp_path, jobs=2)
+    key = f"{EXPERIMENT}/jobs/j0".lower()
+    world.store._connection().execute("UPDATE resource SET private = ? WHERE key = ?", (text, key))
+    world.end("j1")
+    world.tick(2)
+    assert world.state("j1") == "succeeded"
+    world.terminate("j0")
+    world.tick(2)
+    assert (world.state("j0"), world.error("j0")[0]) == ("failed", "JobTerminated")
+    world.delete(f"{EXPERIMENT}/jobs/j0")
+    world.tick(2)
+    assert world.store.get(f"{EXPERIMENT}/jobs/j0") is None

@@ -105,20 +105,25 @@ def task(folder: Path) -> Path:
     return made.write()
 
 
-WRITES: dict[str, Callable[[Path], tuple[Path, bool]]] = {
-    "node record": lambda root: (root / "node-0.json", bool(records.write_json(root / "node-0.json", {"a": 1}))),
-    "handle": lambda root: (root / "h.json", records.write_json(root / "h.json", {"a": 1}, lasting=True) is None),
-    "stop.json": lambda root: (root / "stop.json", not records.declare(root, "rank", error="no")),
-    "task.json": lambda root: (task(root), False),
-    "runner": lambda root: (root / "r", bool(node_durable.replace(root / "r", b"x" * 99))),
-    "token": lambda root: (root / "token", bool(root_folder.token(root))),
-    "endpoint": lambda root: (root / "endpoint", root_folder.announce(root, "http://x", "processes", 0.0) is None),
-    "service.json": lambda root: (root / "service.json", root_folder.announce(root, "http://x", "p", 0.0) is None),
-    "certificate": lambda root: (root / "tls" / "server.pem", bool(tls.identity(root))),
-    "key": lambda root: (root / "tls" / "server.key", bool(tls.identity(root))),
-    "authority": lambda root: (root / "ca.pem", bool(tls.identity(root))),
-    "manifest": lambda root: (root / "manifest.json", manifest.seal([root], "j", "t") is None),
-    "service": lambda root: (root / "s", durable.replace(root / "s", "text") is None),
+def announce(root: Path) -> None:
+    root_folder.announce(root, "http://x", "processes", 0.0)
+
+
+# What is written, whether it has to be there after the call, and how it is written.
+WRITES: dict[str, tuple[bool, Callable[[Path], object]]] = {
+    "node-0.json": (False, lambda root: records.write_json(root / "node-0.json", {"a": 1})),
+    "slurm.json": (True, lambda root: records.write_json(root / "slurm.json", {"a": 1}, lasting=True)),
+    "stop.json": (False, lambda root: records.declare(root, "rank", error="no")),
+    "task.json": (False, task),
+    "runner": (False, lambda root: node_durable.replace(root / "runner", b"x" * 99)),
+    "token": (True, root_folder.token),
+    "endpoint": (True, announce),
+    "service.json": (True, announce),
+    "tls/server.pem": (True, tls.identity),
+    "tls/server.key": (True, tls.identity),
+    "ca.pem": (True, tls.identity),
+    "manifest.json": (True, lambda root: manifest.seal([root], "j", "t")),
+    "any": (True, lambda root: durable.replace(root / "any", "text")),
 }
 
 
@@ -139,19 +144,21 @@ def check(disk: Disk, path: Path, lasting: bool) -> None:
 def test_a_power_cut_leaves_the_old_or_the_new(what: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> None:
     disk = Disk()
     disk.record(patch)
-    path, lasting = WRITES[what](tmp_path)
+    lasting, write = WRITES[what]
+    write(tmp_path)
     patch.undo()
-    check(disk, path, lasting)
+    check(disk, tmp_path / what, lasting)
 
 
 @pytest.mark.parametrize("what", WRITES)
 def test_without_the_fsync_it_does_not(what: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> None:
     disk = Disk(fsyncs=False)
     disk.record(patch)
-    path, lasting = WRITES[what](tmp_path)
+    lasting, write = WRITES[what]
+    write(tmp_path)
     patch.undo()
     with pytest.raises(AssertionError, match="a power cut may leave a part"):
-        check(disk, path, lasting)
+        check(disk, tmp_path / what, lasting)
 
 
 @pytest.mark.parametrize("text", ["", "\n", "short", "é" * 50, "x" * 42])
