@@ -1,7 +1,7 @@
 """batchhvd: Batch AI's resource model, running again.
 
-The public names are here. Most are loaded when they are first used, so that importing the package costs next to nothing
-and brings neither Azure's packages nor Keras along.
+The public names are here. Most are loaded when they are first used, so importing the package costs next to nothing
+and imports neither Azure's packages nor Keras.
 """
 
 from __future__ import annotations

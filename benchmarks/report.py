@@ -19,9 +19,9 @@ README = HERE.parent / "README.md"
 BEGIN, END = "<!-- figures: benchmarks/report.py writes this table -->", "<!-- end of figures -->"
 HEAD = """# Benchmarks
 
-Every figure here was measured by the command above it; `python benchmarks/report.py` writes this page from the
-results that the commands leave in `benchmarks/results`. The machines are shared and noisy: read ratios before absolute
-figures, and measure on your own.
+Each figure was measured by the command above it; `python benchmarks/report.py` writes this page from the results
+that the commands leave in `benchmarks/results`. The machines were shared and noisy: trust ratios more than absolute
+figures, and measure on your own machine.
 """
 ORDER = (
     "trainer_cifar10",

@@ -1,1 +1,1 @@
-"""Judgement without side effects: what a job would do, and why something is as it is."""
+"""Judgement without side effects: what a job would do, and why a job or a cluster is in its state."""

@@ -1,1 +1,1 @@
-"""The protocol of Azure Files: requests, responses, refusals, XML, keys and links."""
+"""The protocol of Azure Files: requests, responses, errors, XML, keys and links."""
