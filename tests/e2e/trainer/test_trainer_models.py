@@ -149,7 +149,8 @@ def test_a_rank_that_leaves_early_is_named(tmp_path: Path) -> None:
     # Before this was checked: rank 0 ended with "Horovod has been shut down", and nothing named rank 1.
     require("torch")
     first, second = ranks.run(ranks.python("-c", LEAVING), 2, variables={"KERAS_BACKEND": "torch"}, timeout=60)
-    assert (first.exit_code, second.exit_code) == (1, 0)
+    assert first.exit_code == 1
+    assert second.exit_code in (0, 143)  # the starter ends it if the first fails while it shuts down
     last = first.output.rstrip().splitlines()[-1]
     assert last.startswith("batchhvd: before this, rank 1 had ended: it made fewer steps"), first.output
 
