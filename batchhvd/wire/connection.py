@@ -121,7 +121,7 @@ class Connection:
         from azure.mgmt.resource.resources import ResourceManagementClient
 
         return self._made(
-            ResourceManagementClient(self.credential, self.subscription, self._endpoint, **self._options())
+            ResourceManagementClient(self.credential, self.subscription, base_url=self._endpoint, **self._options())
         )
 
     @cached_property
@@ -130,7 +130,7 @@ class Connection:
         from azure.mgmt.storage import StorageManagementClient
 
         return self._made(
-            StorageManagementClient(self.credential, self.subscription, self._endpoint, **self._options())
+            StorageManagementClient(self.credential, self.subscription, base_url=self._endpoint, **self._options())
         )
 
     @cached_property

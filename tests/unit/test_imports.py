@@ -59,7 +59,8 @@ ARROWS = {
     "trainer.measure": "trainer trainer.hvd node",
     "trainer.check": "",
     "trainer.install": "trainer.measure",
-    "trainer.hvd": "",
+    "trainer.hvd": "trainer.exchange",
+    "trainer.exchange": "",
 }
 
 

@@ -1,4 +1,4 @@
-"""Horovod on PyTorch, in eager code and under ``torch.compile``.
+"""Horovod, or what stands for it, on PyTorch, in eager code and under ``torch.compile``.
 
 The reduction of gradients is a custom operator: the compiler sees one opaque call with known shapes, keeps it in
 its graph and runs it at every step, instead of tracing into Horovod and keeping the values that it saw there.
@@ -17,14 +17,16 @@ from batchhvd.trainer.hvd.binding import Compressor, Op
 if TYPE_CHECKING:
     import numpy as np
 
+_modules: list[ModuleType] = []  # what the operator uses: the compiler hands it tensors and words only
 _SCHEMA = "(Tensor[] tensors, str name, str op, bool half) -> Tensor[]"
 
 
 class TorchBinding:
-    """Implements `binding.Binding` with ``horovod.torch``."""
+    """Implements `binding.Binding` with ``horovod.torch``, or with `exchange.torch_distributed.TorchDistributed`."""
 
     def __init__(self, module: ModuleType) -> None:
         self.module = module
+        _modules[:] = [module]
 
     def owns(self, value: object) -> bool:
         """Returns whether a value is a tensor of PyTorch."""
@@ -80,8 +82,7 @@ def _arrived(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _allreduce(tensors: list[torch.Tensor], name: str, op: str, half: bool) -> list[torch.Tensor]:
-    import horovod.torch as module
-
+    (module,) = _modules
     groups: dict[tuple[torch.dtype, torch.device], list[int]] = {}
     for place, tensor in enumerate(tensors):
         groups.setdefault((tensor.dtype, tensor.device), []).append(place)

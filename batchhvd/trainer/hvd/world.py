@@ -13,11 +13,15 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING, cast
 
 from attrs import frozen
 
 from batchhvd.errors import HorovodBrokenError, HorovodMissingError, SpecError
 from batchhvd.trainer.hvd.binding import Binding
+
+if TYPE_CHECKING:
+    from batchhvd.trainer.exchange.torch_distributed import TorchDistributed
 
 #: Variables in which launchers set the number of ranks, in order of precedence.
 _SIZES = ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
@@ -26,6 +30,8 @@ _BINDINGS = {
     "tensorflow": ("batchhvd.trainer.hvd.tensorflow_binding", "TensorFlowBinding"),
     "torch": ("batchhvd.trainer.hvd.torch_binding", "TorchBinding"),
 }
+EXCHANGES = ("auto", "horovod", "torch")
+"""What ``BATCHHVD_EXCHANGE`` may be: ``torch`` is torch.distributed; ``auto`` takes it if there is no Horovod."""
 REMEDY = f"{sys.executable} -m batchhvd.trainer.install"
 
 
@@ -140,10 +146,38 @@ def _load(backend: str) -> Binding:
             found=backend,
             remedy="export KERAS_BACKEND=torch",
         )
-    module = _horovod(backend)
+    module = _exchange(backend)
     where, kind = _BINDINGS[backend]
     binding: Binding = getattr(importlib.import_module(where), kind)(module)
     return binding
+
+
+def _exchange(backend: str) -> ModuleType:
+    """Returns Horovod for a backend, or what stands for it.
+
+    Raises:
+        SpecError: ``BATCHHVD_EXCHANGE`` names none.
+    """
+    wanted = os.environ.get("BATCHHVD_EXCHANGE", "auto")
+    if wanted not in EXCHANGES or (wanted == "torch" and backend != "torch"):
+        raise SpecError(
+            f"BATCHHVD_EXCHANGE is {wanted!r}, and the Keras backend is {backend}",
+            remedy=f"set it to one of {', '.join(EXCHANGES)}; torch needs KERAS_BACKEND=torch",
+        )
+    if wanted == "horovod" or backend != "torch" or (wanted == "auto" and find_spec("horovod") is not None):
+        return _horovod(backend)
+    return cast(ModuleType, _torch_distributed(asked=wanted == "torch"))
+
+
+def _torch_distributed(*, asked: bool) -> TorchDistributed:
+    from batchhvd.trainer.exchange.torch_distributed import TorchDistributed
+
+    found = TorchDistributed()
+    if os.environ.get("HOROVOD_RANK") == "0":
+        library = "NCCL" if found.nccl_built() else "gloo"
+        why = "BATCHHVD_EXCHANGE asks for it" if asked else f"Horovod is not installed ({REMEDY})"
+        print(f"batchhvd: the ranks exchange through torch.distributed ({library}): {why}", file=sys.stderr, flush=True)
+    return found
 
 
 def _horovod(backend: str) -> ModuleType:

@@ -27,12 +27,18 @@ CHECKS = [
     *("accumulation_compiled", "scaling", "mixed", "frozen", "statistics", "start", "late", "metrics", "decisions"),
     *("warmup", "jit", "saving", "broken_wrapper", "resume", "records", "parity"),
 ]
-BACKENDS = ("tensorflow", "torch")
+WITHOUT = "torch.distributed"
+"""PyTorch without Horovod: the same is expected of it."""
+BACKENDS = ("tensorflow", "torch", WITHOUT)
 
 pytestmark = pytest.mark.horovod
 
 
 def require(backend: str) -> None:
+    if backend == WITHOUT:
+        if not framework_version("torch"):
+            pytest.skip("torch is not installed")
+        return
     if not installed():
         pytest.skip(f"Horovod is not built; build it with: {COMMAND}")
     if not framework_version(backend):
@@ -46,7 +52,8 @@ def battery(folder: Path, backend: str, size: int, checks: list[str], nodes: int
     folder.mkdir()
     command = ranks.python(str(BATTERY), str(folder), str(size), str(nodes), *checks)
     threads = dict.fromkeys(("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1")
-    variables = {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3", **threads}
+    exchange = {"BATCHHVD_EXCHANGE": "torch" if backend == WITHOUT else "horovod"}
+    variables = {"KERAS_BACKEND": backend.partition(".")[0], "TF_CPP_MIN_LOG_LEVEL": "3", **threads, **exchange}
     outcome = ranks.run(command, 1, variables=variables, timeout=240)[0]
     assert outcome.exit_code == 0, ranks.tail(outcome.output, 60)
     return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(size)]
