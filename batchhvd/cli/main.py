@@ -123,6 +123,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except BatchHvdError as error:
         click.secho(f"batchhvd: {error}", fg="red", err=True)
         return code_of(error)
+    except OSError as error:  # of a file that the command line names; the service's are among those above
+        place = f" {error.filename}" if error.filename else ""
+        click.secho(f"batchhvd: cannot use{place}: {error.strerror or error}", fg="red", err=True)
+        return FAILED
     return code if isinstance(code, int) else 0
 
 

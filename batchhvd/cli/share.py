@@ -62,9 +62,14 @@ def files(context: CliContext, name: str, folder: str, group: str, account: str,
 @click.option("--to", default="", help="the folder in the share, or the file's new path")
 @with_context
 def upload(context: CliContext, name: str, source: str, to: str, group: str, account: str) -> None:
-    """Copies a file, a folder or a pattern to share NAME; files that have not changed are skipped."""
+    """Copies a file, a folder or a pattern to share NAME; files that have not changed are skipped.
+
+    Files found by a pattern keep their folders. Links to folders, and what is not a file, are left out and named.
+    """
+    from batchhvd.cli.spec_file import told
+
     found = context.storage(group, account).share(name)
-    with _bar(context, source) as progress:
+    with told(), _bar(context, source) as progress:
         done = found.upload(source, to=to, progress=progress)
     click.echo(str(done), err=True)
 

@@ -203,7 +203,7 @@ class JobSpec:
         mounts: Mapping[str, Mountable] | None = None,
     ) -> JobSpec:
         """Returns the value of a document in the wire's shape, as ``read`` does for a file."""
-        return cls._open(JsonSource(dict(document)), account, mounts)
+        return cls._open(json_source.of(document), account, mounts)
 
     @classmethod
     def _from_job(cls, document: Document) -> JobSpec:

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from azure.core.exceptions import AzureError, DeserializationError, HttpResponseError, SerializationError
 
 from batchhvd.errors import AccessDeniedError, SpecError, translate
+from batchhvd.wire.facts.hosts import read_url
 from batchhvd.wire.local_service import read_endpoint, read_started
 from batchhvd.wire.loopback import LOOPBACK, LocalTransport, LoopbackBearer, TokenFile
 from batchhvd.wire.waiting import Pace
@@ -290,7 +291,7 @@ class _Retired(HttpResponseError):
 
 
 def _checked(endpoint: str) -> str:
-    parts = urlsplit(endpoint)
+    parts = read_url(endpoint)
     if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK):
         return endpoint.rstrip("/")
     raise SpecError(
