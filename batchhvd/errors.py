@@ -23,11 +23,25 @@ A message says what happened, to which resource, and what to do next; the eviden
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class BatchHvdError(Exception):
-    """The base of every error of this package."""
+    """The base of every error of this package.
+
+    Attributes:
+        shell: the message with commands of ``batchhvd`` instead of calls in Python; "" if it has neither.
+    """
+
+    shell: str = ""
+
+    def told(self, shell: str) -> Self:
+        """Gives the error its message for the command line and returns it."""
+        self.shell = shell
+        return self
 
 
 class ServiceError(BatchHvdError):

@@ -152,11 +152,11 @@ def _running(facts: JobFacts) -> Verdict:
 def _failed(facts: JobFacts) -> Verdict:
     if not facts.errors:
         why = f"job {facts.name!r} failed with exit code {facts.exit_code}, and the service gave no reason"
-        return verdict(Cause.UNKNOWN, why, (), REMEDIES[Cause.UNKNOWN], facts.id)
+        return verdict(Cause.UNKNOWN, why, (), REMEDIES[Cause.UNKNOWN].named(facts.name), facts.id)
     first = facts.errors[0]
     cause = _cause(first, facts)
     evidence = [*_rank(first), *_last_lines(first, cause, facts), *_earlier(facts)]
-    return verdict(cause, _why(cause, first, facts), evidence, REMEDIES[cause], facts.id)
+    return verdict(cause, _why(cause, first, facts), evidence, REMEDIES[cause].named(facts.name), facts.id)
 
 
 def _cause(reason: Reason, facts: JobFacts) -> Cause:

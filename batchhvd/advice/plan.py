@@ -266,12 +266,13 @@ def _paths(spec: JobSpec, mounts: Sequence[MountPlan], survey: ServiceFacts) -> 
     named = {"script": str(spec.task.script)} if isinstance(spec.task, Horovod) else {}
     named.update({f"input {directory.id}": str(directory.path) for directory in spec.inputs})
     for what, path in named.items():
-        mount, inside = _locate(path, there)
+        mount, inside = locate(path, there)
         if mount is not None and survey.has_file(mount, inside) is False:
             yield f"{what} {path}: share {mount.share!r} has no {inside!r}: share.upload() it first"
 
 
-def _locate(path: str, mounts: Sequence[Mount]) -> tuple[Mount | None, str]:
+def locate(path: str, mounts: Sequence[Mount]) -> tuple[Mount | None, str]:
+    """Returns the mount that a path of a job lies on and the path in its share; None for any other path."""
     inside = path_of(path)
     for mount in sorted(mounts, key=lambda mount: -len(mount.path)):
         if inside is not None and _below(inside, mount.path):

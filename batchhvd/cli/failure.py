@@ -24,7 +24,7 @@ def described(job: Job, error: JobFailedError) -> str:
 def next_step(job: Job) -> str:
     """Returns what to do about a job that failed, in commands."""
     code = job.errors[0].code if job.errors else ""
-    remedy = REMEDIES[CAUSE_OF_CODE.get(code, Cause.UNKNOWN)]
+    remedy = REMEDIES[CAUSE_OF_CODE.get(code, Cause.UNKNOWN)].named(job.name)
     return f"Next: {remedy.shell}\n`batchhvd job explain {job.name}` shows the evidence"
 
 

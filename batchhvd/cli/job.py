@@ -48,7 +48,9 @@ def described(command: Command) -> Command:
 
 @job.command("submit")
 @click.argument("file", type=click.Path(dir_okay=False))
-@click.option("-n", "--name", help="the job's name (default: the file's, without .json)")
+@click.option("-n", "--name", help="the job's name (default: the file's without .json, with the next number if taken)")
+@click.option("--rerun", is_flag=True, help="if the job NAME exists, keep it and run this one under the next number")
+@click.option("--replace", is_flag=True, help="if the job NAME exists, delete it first")
 @scope(*_HERE)
 @described
 @click.option("--follow", is_flag=True, help="show the log until the job ends, then exit with its exit code")
@@ -65,14 +67,25 @@ def submit(
     account: str | None,
     mounts: tuple[str, ...],
     follow: bool,
+    rerun: bool,
+    replace: bool,
 ) -> Job | None:
-    """Submits the job that FILE, a job.json, describes."""
-    from batchhvd.cli.spec_file import job_spec
+    """Submits the job that FILE, a job.json, describes.
 
+    A job that has ended is not started again unless --rerun or --replace says so.
+    """
+    from batchhvd.cli.spec_file import job_spec, told
+
+    if rerun and replace:
+        raise click.UsageError("give either --rerun or --replace")
     spec = job_spec(context, file, group, account, mounts)
     place = context.experiment(group, workspace, experiment)
     on = context.workspace(group, workspace).cluster(cluster)
-    made = place.create_job(name or Path(file).stem, spec, cluster=on)
+    wanted = name or Path(file).stem
+    with told():
+        made = place.create_job(wanted, spec, cluster=on, rerun=rerun or not (name or replace), replace=replace)
+    if made.name != wanted:
+        click.secho(f"job {wanted} exists; this run of it is job {made.name}", dim=True, err=True)
     if not follow:
         return made
     _follow(context, made, "stdout.txt", cursor=0, bars=True)

@@ -121,7 +121,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         click.secho("interrupted", fg="yellow", err=True)
         return INTERRUPTED
     except BatchHvdError as error:
-        click.secho(f"batchhvd: {error}", fg="red", err=True)
+        click.secho(f"batchhvd: {error.shell or error}", fg="red", err=True)
         return code_of(error)
     except OSError as error:  # of a file that the command line names; the service's are among those above
         place = f" {error.filename}" if error.filename else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, cast
@@ -13,6 +14,7 @@ from batchhvd.advice.explain import ClusterFacts, JobFacts, Verdict
 from batchhvd.errors import JobFailedError, ServiceError, SpecError
 from batchhvd.logs.progress import Progress, ProgressReader
 from batchhvd.logs.stream import LogStream
+from batchhvd.resources import runs
 from batchhvd.resources.base import Operations, Resource
 from batchhvd.resources.cluster import Cluster
 from batchhvd.resources.file_entry import FileEntry, output_entry
@@ -20,6 +22,7 @@ from batchhvd.resources.job_log import JobLog
 from batchhvd.resources.metrics import Metrics
 from batchhvd.spec.job import JobSpec
 from batchhvd.wire.connection import AGAIN
+from batchhvd.wire.facts.documents import Body
 from batchhvd.wire.facts.states import ENDED, JobState, WireWord
 from batchhvd.wire.models import Document, moment, wire
 from batchhvd.wire.reasons import Reason, reasons
@@ -227,6 +230,19 @@ class Job(Resource):
             log=lambda name: self._log(name)[-8000:].decode("utf-8", errors="replace"),
         )
         return explain.of_job(facts)
+
+    def _create(self, body: Body, timeout: float) -> Self:
+        return self._created(lambda: self._connection.batchai.jobs.begin_create(*self._path, parameters=body), timeout)
+
+    def _repeat(self, spec: JobSpec, body: Body, timeout: float) -> Self:
+        """Returns the job, which exists, if it has not ended and is the same; nothing is started."""
+        if self.state in ENDED:
+            raise runs.has_ended(self, spec)
+        if other := runs.has_changed(self, spec):
+            raise other
+        self._create(runs.noted(body, runs.notes_of(self._document)), timeout)  # the service compares the rest
+        warnings.warn(f"job {self.name!r} is {self.state} already; nothing was started", UserWarning, stacklevel=3)
+        return self
 
     def _cluster_facts(self) -> ClusterFacts | None:
         id = str(((self._document.get("properties") or {}).get("cluster") or {}).get("id") or "")

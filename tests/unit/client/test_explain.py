@@ -167,9 +167,10 @@ def test_every_cause_of_a_failure_has_a_next_step_for_python_and_for_the_shell()
     for code in Code:
         if code is not Code.WAITING:
             verdict = failed(code)
-            assert verdict.next == REMEDIES[verdict.cause].python
-            assert verdict.for_shell().next == REMEDIES[verdict.cause].shell
-            assert str(verdict.for_shell()).splitlines()[-1] == f"Next: {REMEDIES[verdict.cause].shell}"
+            remedy = REMEDIES[verdict.cause].named(JOB.name)
+            assert verdict.next == remedy.python
+            assert verdict.for_shell().next == remedy.shell and "NAME" not in remedy.shell
+            assert str(verdict.for_shell()).splitlines()[-1] == f"Next: {remedy.shell}"
     assert verdict.for_shell() != verdict and verdict.for_shell().cause is verdict.cause
 
 
