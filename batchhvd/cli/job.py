@@ -139,7 +139,7 @@ def _follow(context: CliContext, found: Job, file: str, *, cursor: int, bars: bo
     from batchhvd.views import terminal
 
     spec, live = found.refresh().spec, context.progress and bars
-    with terminal.Follower(context.console(), ranks=spec.ranks if spec else None, live=live) as follower:
+    with terminal.Follower(context.console(), ranks=spec.ranks, live=live) as follower:
         stream = found.stream(file, output=output, cursor=cursor, report=follower.say)
         try:
             for text in stream:
@@ -225,8 +225,6 @@ def export(context: CliContext, name: str, file: str, **where: str) -> None:
     import json
 
     spec = context.experiment(**where).job(name).refresh().spec
-    if spec is None:
-        return
     if file != "-":
         spec.write(file)
         return

@@ -50,7 +50,7 @@ class NodeCounts:
 
 @define(eq=False, repr=False, slots=False)
 class Cluster(Resource):
-    """A cluster; its fields are empty before the first answer.
+    """A cluster.
 
     Attributes:
         state: ``"resizing"`` or ``"steady"``.
@@ -61,12 +61,12 @@ class Cluster(Resource):
         errors: what the service reports as wrong with it.
     """
 
-    state: str = field(default="", init=False)
-    nodes: NodeCounts = field(factory=NodeCounts, init=False)
-    target: int | AutoScale = field(default=0, init=False)
-    vm_size: str = field(default="", init=False)
-    priority: str = field(default="", init=False)
-    errors: tuple[Reason, ...] = field(default=(), init=False)
+    state: str = field(init=False)
+    nodes: NodeCounts = field(init=False)
+    target: int | AutoScale = field(init=False)
+    vm_size: str = field(init=False)
+    priority: str = field(init=False)
+    errors: tuple[Reason, ...] = field(init=False)
 
     kind: ClassVar[str] = "cluster"
     _plural: ClassVar[str] = "clusters"

@@ -56,7 +56,7 @@ _SHOWN = 10  # lines of the failed rank in the error's text; the error's ``tail`
 
 @define(eq=False, repr=False, slots=False)
 class Job(Resource):
-    """A job; its fields are empty before the first answer.
+    """A job.
 
     Attributes:
         state: ``queued``, ``running``, ``terminating``, ``succeeded`` or ``failed``.
@@ -66,11 +66,11 @@ class Job(Resource):
         errors: why it waits or failed, as the service puts it.
     """
 
-    state: str = field(default="", init=False)
-    exit_code: int | None = field(default=None, init=False)
-    started: datetime | None = field(default=None, init=False)
-    ended: datetime | None = field(default=None, init=False)
-    errors: tuple[Reason, ...] = field(default=(), init=False)
+    state: str = field(init=False)
+    exit_code: int | None = field(init=False)
+    started: datetime | None = field(init=False)
+    ended: datetime | None = field(init=False)
+    errors: tuple[Reason, ...] = field(init=False)
 
     kind: ClassVar[str] = "job"
     _plural: ClassVar[str] = "jobs"
@@ -93,9 +93,9 @@ class Job(Resource):
         return self.workspace.group
 
     @property
-    def spec(self) -> JobSpec | None:
-        """What it consists of, without keys and secret values; None before the first answer."""
-        return JobSpec._from_job(self._document) if self._document else None
+    def spec(self) -> JobSpec:
+        """What it consists of, without keys and secret values."""
+        return JobSpec._from_job(self.document)
 
     def wait(self, until: str = "succeeded", *, timeout: float | None = None, report: Report | None = None) -> Self:
         """Waits until the job runs or has ended; Ctrl-C ends the wait and leaves the job running.
@@ -126,7 +126,7 @@ class Job(Resource):
         )
 
     def describe(self) -> str:
-        """Returns the job's last known state in a few words, without sending a request."""
+        """Returns the job's last known state in a few words."""
         return f"{self.state}, {self.errors[0]}" if self.errors and self.state == JobState.QUEUED else self.state
 
     def terminate(self, *, timeout: float = 60.0) -> Self:
@@ -188,7 +188,7 @@ class Job(Resource):
             NotFoundError: the job does not exist.
         """
         spec = self.refresh().spec
-        return Metrics._read(self._log(METRICS).decode("utf-8", errors="replace"), spec.ranks if spec else None)
+        return Metrics._read(self._log(METRICS).decode("utf-8", errors="replace"), spec.ranks)
 
     def progress(self, *, timeout: float | None = None, report: Report | None = None) -> Iterator[Progress]:
         """Follows the training: yields a snapshot each time the log has grown, until the job has ended.
@@ -200,7 +200,7 @@ class Job(Resource):
             report: is called with a line about what is waited for, such as why the job is queued.
         """
         spec = self.refresh().spec
-        reader = ProgressReader(spec.ranks if spec else None)
+        reader = ProgressReader(spec.ranks)
         for text in self.stream(METRICS, timeout=timeout, report=report):
             reader.feed(text)
             yield reader.snapshot()

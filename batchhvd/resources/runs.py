@@ -138,7 +138,7 @@ def has_ended(job: Job, spec: JobSpec) -> ConflictError:
 
 def has_changed(job: Job, spec: JobSpec) -> ConflictError | None:
     """Returns the error for a job that has not ended and runs other files; None if it runs the same."""
-    files = changed(job.spec.content if job.spec else {}, spec.content)
+    files = changed(job.spec.content, spec.content)
     if not files:
         return None
     what = f"job {job.name!r} is {job.state} with an earlier version of {', '.join(files)}. Nothing was started"
@@ -152,7 +152,7 @@ def has_changed(job: Job, spec: JobSpec) -> ConflictError | None:
 def _difference(job: Job, spec: JobSpec) -> str:
     """Says how an existing job differs from one that was to be created."""
     old = job.spec
-    if old is None or old != _as_shown(spec):
+    if old != _as_shown(spec):
         return "with another specification"
     files = changed(old.content, spec.content)
     if files:

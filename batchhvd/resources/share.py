@@ -37,12 +37,12 @@ class FileShare(Resource):
     """A file share: directories and files that people and jobs both reach.
 
     Attributes:
-        quota: the size limit in GiB; 0 before the first answer.
+        quota: the size limit in GiB.
         modified: when the share itself was last changed, or None.
     """
 
-    quota: int = field(default=0, init=False)
-    modified: datetime | None = field(default=None, init=False)
+    quota: int = field(init=False)
+    modified: datetime | None = field(init=False)
     kind: ClassVar[str] = "share"
     _plural: ClassVar[str] = "file shares"
     _segment: ClassVar[str] = "/fileServices/default/shares"
@@ -120,8 +120,9 @@ class FileShare(Resource):
         made = Mount(self.account.name, self.name, path or self.name)
         # A local service's address changes with each start; Azure's own form, the default, stays, and the service knows
         # it. National clouds have another.
-        national = ".file." in (urlsplit(self.account.endpoint).hostname or "")
-        return evolve(made, url=f"{self.account.endpoint}/{self.name}") if national else made
+        endpoint = self.account._document and self.account.endpoint
+        national = endpoint and ".file." in (urlsplit(endpoint).hostname or "")
+        return evolve(made, url=f"{endpoint}/{self.name}") if national else made
 
     def upload(
         self,

@@ -24,13 +24,13 @@ class StorageAccount(Resource):
     """A storage account: file shares, and the keys that open them.
 
     Attributes:
-        location: its region; "" before the first answer.
-        endpoint: URL of its file service; "" before the first answer.
+        location: its region.
+        endpoint: URL of its file service.
         key: one of its keys, base64; "" before ``read_key``; never shown.
     """
 
-    location: str = field(default="", init=False)
-    endpoint: str = field(default="", init=False)
+    location: str = field(init=False)
+    endpoint: str = field(init=False)
     key: str = field(default="", init=False, repr=False)
     kind: ClassVar[str] = "storage account"
     _plural: ClassVar[str] = "storage accounts"
@@ -82,7 +82,7 @@ class StorageAccount(Resource):
         return self.key
 
     def _file_endpoint(self) -> str:
-        return self.endpoint or self.refresh().endpoint
+        return self.endpoint
 
     def _list_shares(self) -> Iterator[Document]:
         client = self._connection.share_service(self._file_endpoint(), self.name, self.read_key())
