@@ -5,13 +5,12 @@ Pure functions: ``Job.explain`` and ``Cluster.explain`` gather the facts and cal
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from attrs import evolve, field, frozen
 
-from batchhvd.wire.facts.causes import CAUSE_OF_CODE, GONE_WITH_THE_SERVICE, REMEDIES, Cause, Remedy
+from batchhvd.wire.facts.causes import CAUSE_OF_CODE, GONE_WITH_THE_SERVICE, REMEDIES, Cause, Remedy, remedy_of
 from batchhvd.wire.facts.states import AllocationState, JobState, ProvisioningState
 from batchhvd.wire.reasons import Reason
 
@@ -156,7 +155,9 @@ def _failed(facts: JobFacts) -> Verdict:
     first = facts.errors[0]
     cause = _cause(first, facts)
     evidence = [*_rank(first), *_last_lines(first, cause, facts), *_earlier(facts)]
-    return verdict(cause, _why(cause, first, facts), evidence, REMEDIES[cause].named(facts.name), facts.id)
+    return verdict(
+        cause, _why(cause, first, facts), evidence, remedy_of(cause, first.details).named(facts.name), facts.id
+    )
 
 
 def _cause(reason: Reason, facts: JobFacts) -> Cause:
@@ -178,8 +179,6 @@ def _why(cause: Cause, reason: Reason, facts: JobFacts) -> str:
         return f"{when} and found that the job's ranks were gone: {said}"
     if cause is Cause.SCRIPT_MISSING:
         return f"{reason.details.get('Path') or facts.script} does not exist on the node: {said}"
-    if cause is Cause.RANK_FAILED and _signal(reason):
-        return f"{said} ({_signal(reason)})"
     return said
 
 
@@ -190,11 +189,8 @@ def _rank(reason: Reason) -> list[str]:
 
 
 def _signal(reason: Reason) -> str:
-    number = reason.details.get("Signal", "")
-    try:
-        return f"signal {signal.Signals(int(number)).name}" if number else ""
-    except ValueError:
-        return f"signal {number}"
+    name = reason.signal
+    return f"signal {name}" if name.startswith("SIG") else name
 
 
 def _last_lines(reason: Reason, cause: Cause, facts: JobFacts) -> list[str]:

@@ -155,3 +155,19 @@ REMEDIES: Mapping[Cause, Remedy] = {
     ),
     Cause.UNKNOWN: Remedy("read the files of job.files()", "read its log files (batchhvd job files NAME)"),
 }
+_KILLED = Remedy(
+    f"find out who killed it (a person, a limit, the kernel's log), then {_AGAIN.python}",
+    f"find out who killed it (a person, a limit, the kernel's log), then {_AGAIN.shell}",
+)
+_FROM_OUTSIDE = frozenset({"9", "15"})  # SIGKILL and SIGTERM: no script sends them to itself by mistake
+
+
+def remedy_of(cause: Cause, details: Mapping[str, str]) -> Remedy:
+    """Returns what to do about a cause.
+
+    Args:
+        cause: the cause.
+        details: the further facts of the job's first error, such as ``Signal``.
+    """
+    killed = cause is Cause.RANK_FAILED and details.get("Signal") in _FROM_OUTSIDE
+    return _KILLED if killed else REMEDIES[cause]
