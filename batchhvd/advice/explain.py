@@ -63,6 +63,7 @@ class JobFacts:
         script: the script's path, or "".
         restarted: when the service was last started, if that is known.
         log: reads the end of one of its log files; "" if it does not exist.
+        preparing: what its preparation is doing, "" if it does nothing.
     """
 
     id: str
@@ -77,6 +78,7 @@ class JobFacts:
     script: str
     restarted: datetime | None
     log: Callable[[str], str]
+    preparing: str = ""
 
 
 @frozen
@@ -145,7 +147,8 @@ def _running(facts: JobFacts) -> Verdict:
         "job.stream() follows it, job.wait() waits for its end",
         f"batchhvd job logs {facts.name} follows it, batchhvd job wait {facts.name} waits for its end",
     )
-    return verdict(Cause.RUNNING, f"job {facts.name!r} runs{since}", evidence, remedy, facts.id)
+    doing = f" and is {facts.preparing}" if facts.preparing else ""
+    return verdict(Cause.RUNNING, f"job {facts.name!r} runs{since}{doing}", evidence, remedy, facts.id)
 
 
 def _failed(facts: JobFacts) -> Verdict:

@@ -142,11 +142,18 @@ def _follow(context: CliContext, found: Job, file: str, *, cursor: int, bars: bo
     with terminal.Follower(context.console(), ranks=spec.ranks, live=live) as follower:
         stream = found.stream(file, output=output, cursor=cursor, report=follower.say)
         try:
+            if spec.preparation and file == "stdout.txt" and not cursor and _comes(found):
+                follower.prepare(spec.preparation, found.stream_preparation(report=follower.say))
             for text in stream:
                 follower.write(text)
         except KeyboardInterrupt:
             click.secho(f"\nthe job continues; resume the log with --cursor {stream.cursor}", fg="yellow", err=True)
             raise
+
+
+def _comes(found: Job) -> bool:
+    """Says whether a job's preparation runs or is still to run."""
+    return found.state == "queued" or "preparing: " in found.describe()
 
 
 def _end(found: Job) -> None:

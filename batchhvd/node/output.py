@@ -30,6 +30,19 @@ class LogFile:
             fcntl.lockf(self.descriptor, fcntl.LOCK_UN)
 
 
+class TwinLog(LogFile):
+    """A log file whose content goes to a second one as well, as it comes."""
+
+    def __init__(self, path: Path, other: LogFile) -> None:
+        super().__init__(path)
+        self.other = other
+
+    def write(self, data: bytes) -> None:
+        """Appends data to both."""
+        super().write(data)
+        self.other.write(data)
+
+
 class OutputPipe:
     """One end of a rank's pipe: cuts what arrives into whole lines, or into whole characters if a line takes long."""
 

@@ -14,7 +14,7 @@ from batchhvd.advice.explain import ClusterFacts, JobFacts, Verdict
 from batchhvd.errors import JobFailedError, ServiceError, SpecError
 from batchhvd.logs.progress import Progress, ProgressReader
 from batchhvd.logs.stream import LogStream
-from batchhvd.resources import runs
+from batchhvd.resources import preparation, runs
 from batchhvd.resources.base import Operations, Resource
 from batchhvd.resources.cluster import Cluster
 from batchhvd.resources.file_entry import FileEntry, output_entry
@@ -72,6 +72,8 @@ class Job(Resource):
     ended: datetime | None = field(init=False)
     errors: tuple[Reason, ...] = field(init=False)
 
+    _prepared: bool = field(default=False, init=False)
+
     kind: ClassVar[str] = "job"
     _plural: ClassVar[str] = "jobs"
     _segment: ClassVar[str] = "/jobs"
@@ -126,8 +128,17 @@ class Job(Resource):
         )
 
     def describe(self) -> str:
-        """Returns the job's last known state in a few words."""
+        """Returns the job's last known state in a few words; of a job that is being prepared, what with."""
+        preparing = "" if self._prepared else preparation.phase(self)
+        self._prepared = self._prepared or (self.state != JobState.QUEUED and preparing == "")
+        if preparing:
+            return f"{self.state}, {preparing}"
         return f"{self.state}, {self.errors[0]}" if self.errors and self.state == JobState.QUEUED else self.state
+
+    @property
+    def _may_prepare(self) -> bool:
+        """Whether it has a preparation that has not ended, as far as is known."""
+        return not self._prepared and bool((self._document.get("properties") or {}).get("jobPreparation"))
 
     def terminate(self, *, timeout: float = 60.0) -> Self:
         """Terminates the job and waits until no rank runs; does nothing if it has ended already.
@@ -181,6 +192,17 @@ class Job(Resource):
             clock=self._session.clock,
         )
 
+    def stream_preparation(self, *, report: Report | None = None) -> Iterator[str]:
+        """Follows what the job's preparation prints on its first node; ends when the preparation has ended.
+
+        Args:
+            report: is called with a line about what is waited for, such as why the job is queued.
+
+        Raises:
+            NotFoundError: the job does not exist.
+        """
+        return preparation.follow(self, report) if self.spec.preparation else iter(())
+
     def metrics(self) -> Metrics:
         """Reads what the training has reported about its epochs so far.
 
@@ -227,6 +249,7 @@ class Job(Resource):
             cluster=self._cluster_facts(),
             script=str(task.get("pythonScriptFilePath") or ""),
             restarted=self._connection.started,
+            preparing=preparation.phase(self) or "",
             log=lambda name: self._log(name)[-8000:].decode("utf-8", errors="replace"),
         )
         return explain.of_job(facts)
