@@ -64,8 +64,12 @@ def glance() -> Iterator[CheckResult]:
     yield from (_machine(), *_packages(), _backend(), _horovod_there(), _slurm(), _mpi())
 
 
-def refuse_engine(name: str) -> None:
+def refuse_engine(name: str, *, running: bool = False) -> None:
     """Raises an error for an engine that cannot run here, before anything is started.
+
+    Args:
+        name: the engine's name.
+        running: whether a service runs already, whose engine has what it needs.
 
     Raises:
         SpecError: there is no such engine.
@@ -78,7 +82,7 @@ def refuse_engine(name: str) -> None:
         remedy = f"give --engine {' or '.join(ENGINES)}, or package.module:Class for one of your own{hint}"
         raise SpecError(f"there is no engine {name!r}", remedy=remedy)
     slurm = _slurm()
-    if name == "slurm" and slurm.state != "ok":
+    if name == "slurm" and not running and slurm.state != "ok":
         raise EngineMissingError(f"the engine slurm is {slurm.found}; install it with {slurm.fix}", engine=name)
 
 

@@ -153,7 +153,8 @@ def _follow(context: CliContext, found: Job, file: str, *, cursor: int, bars: bo
 
 def _comes(found: Job) -> bool:
     """Says whether a job's preparation runs or is still to run."""
-    return found.state == "queued" or "preparing: " in found.describe()
+    found.describe()  # looks
+    return not found.is_prepared
 
 
 def _end(found: Job) -> None:

@@ -97,9 +97,17 @@ def _bar(context: CliContext, name: str) -> Iterator[Callable[[int, int], None] 
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task(name, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+    progress = Progress(*columns, console=console, transient=True)
+    task = progress.add_task(name, total=None)
+
+    def show(done: int, total: int) -> None:
+        progress.start()  # not before there is something to show: warnings come first
+        progress.update(task, completed=done, total=total)
+
+    try:
+        yield show
+    finally:
+        progress.stop()
 
 
 common(

@@ -151,8 +151,7 @@ def check(options: TutorialOptions, *, running: bool = False) -> None:
         raise SpecError(
             f"the folder {options.data} does not exist", remedy="give the folder that holds cifar-10-batches-py"
         )
-    if not running:
-        checkup.refuse_engine(options.engine)
+    checkup.refuse_engine(options.engine, running=running)
     if options.script == SCRIPT:
         _check_dataset(options.dataset)
         if options.engine == "processes":  # another engine's nodes have an environment of their own

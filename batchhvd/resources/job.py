@@ -136,9 +136,9 @@ class Job(Resource):
         return f"{self.state}, {self.errors[0]}" if self.errors and self.state == JobState.QUEUED else self.state
 
     @property
-    def _may_prepare(self) -> bool:
-        """Whether it has a preparation that has not ended, as far as is known."""
-        return not self._prepared and bool((self._document.get("properties") or {}).get("jobPreparation"))
+    def is_prepared(self) -> bool:
+        """Whether it has no preparation, or one that had ended when ``describe`` was last called."""
+        return self._prepared or not (self._document.get("properties") or {}).get("jobPreparation")
 
     def terminate(self, *, timeout: float = 60.0) -> Self:
         """Terminates the job and waits until no rank runs; does nothing if it has ended already.

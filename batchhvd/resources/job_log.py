@@ -81,7 +81,7 @@ class JobLog:
         }
 
     def _headers(self, wait: float) -> dict[str, str]:
-        longest = _WHILE_PREPARING if self._job._may_prepare else wait  # what it prepares is no news of the log
+        longest = wait if self._job.is_prepared else _WHILE_PREPARING  # what it prepares is no news of the log
         return {"x-batchhvd-wait": f"{min(wait, longest):g}", "x-batchhvd-job": self._job.id}
 
     def _note(self, headers: Mapping[str, str]) -> None:

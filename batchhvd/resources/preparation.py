@@ -44,7 +44,7 @@ def phase(job: Job) -> str | None:
 
 def follow(job: Job, report: Report | None = None) -> Iterator[str]:
     """Yields what the preparation on a job's first node prints, as it comes, until it has ended."""
-    reader, clock, pace, look = _Reader(), job._session.clock or SystemClock(), job._connection.pace, 0
+    reader, clock, pace, look, told = _Reader(), job._session.clock or SystemClock(), job._connection.pace, 0, ""
     while True:
         ended = job.refresh().state in ENDED
         files = list(job.files()) if job.state != JobState.QUEUED else []
@@ -52,9 +52,10 @@ def follow(job: Job, report: Report | None = None) -> Iterator[str]:
         yield from reader.read(list(job.files()) if ended else files)
         if ended:
             return
-        if report:
-            report(job.describe())
-        look += 1
+        line = f"job {job.name!r} is {job.describe()}"
+        if report and line != told:
+            report(line)
+        look, told = look + 1, line
         clock.sleep(min(pace.pause(look), 1.0 if job._connection.loopback else pace.longest))
 
 

@@ -110,7 +110,7 @@ class Follower:
     def say(self, line: str) -> None:
         """Shows what the stream is waiting for, until a bar replaces it."""
         if self._live and not self.progress.bars:
-            self._waits.update(text=Text(line, style="dim"))
+            self._waits.update(text=Text(line, style="dim", no_wrap=True, overflow="ellipsis"))
 
     def __enter__(self) -> Follower:
         if self._live:
