@@ -259,7 +259,7 @@ class HorovodBrokenError(HorovodMissingError):
     """Horovod is installed but not built for the Keras backend in use."""
 
 
-def translate(error: Exception, *, what: str = "", remedy: str = "") -> BatchHvdError:
+def translate(error: Exception, *, what: str = "", remedy: str = "", shell: str = "") -> BatchHvdError:
     """Returns the error of this package that stands for an error of the Azure packages.
 
     The one place where the class is chosen: by the service's code, then the HTTP status, then the kind of failure.
@@ -268,6 +268,7 @@ def translate(error: Exception, *, what: str = "", remedy: str = "") -> BatchHvd
         error: what an Azure client raised; an error of this package comes back as it is.
         what: what was requested of which resource, such as ``"job 'cifar' cannot be read"``.
         remedy: what to do next, if the caller knows better than the class does.
+        shell: the same in commands of ``batchhvd``.
     """
     if isinstance(error, BatchHvdError):
         return error
@@ -285,7 +286,8 @@ def translate(error: Exception, *, what: str = "", remedy: str = "") -> BatchHvd
         evidence["retry_after"] = answer.retry_after()
     found = kind(message, **evidence)
     found.status = answer.status  # also None: a class's own status would say that an answer came
-    return found
+    other = shell or ("" if remedy else _NEXT_COMMAND.get(kind, ""))
+    return found.told(f"{said.rstrip('.')}. {other}") if other else found
 
 
 _NEXT: dict[type[ServiceError], str] = {
@@ -299,6 +301,12 @@ _NEXT: dict[type[ServiceError], str] = {
         "groups, storage accounts and file shares work there as before"
     ),
     UnavailableError: "Check that the service runs and can be reached, then try again",
+}
+_NEXT_COMMAND: dict[type[ServiceError], str] = {
+    ServiceRetiredError: (
+        "Run the job on this machine, without --endpoint, or give --endpoint a service of your own; "
+        "groups, storage accounts and file shares work there as before"
+    ),
 }
 _BY_STATUS: dict[int, type[ServiceError]] = {
     401: AccessDeniedError,

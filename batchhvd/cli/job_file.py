@@ -48,7 +48,7 @@ def plan(
     on = context.workspace(group, workspace).cluster(cluster)
     place = context.experiment(group, workspace, experiment)
     made = place.plan_job(name or _free_name(place, Path(file).stem), spec, cluster=on)
-    form.show(made)
+    form.show(made.for_shell())
     if not made.good:
         raise click.exceptions.Exit(1)
 

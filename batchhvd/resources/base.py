@@ -218,12 +218,12 @@ class Resource:
             return None
         poller.wait(timeout)  # returns in silence when the time is over
         if not poller.done():
+            what = f"waited {timeout:.0f} s for {self.kind} {self.name!r} to be {verb}, and it has not finished"
             raise WaitTimeoutError(
-                f"waited {timeout:.0f} s for {self.kind} {self.name!r} to be {verb}, and it has not finished. "
-                "It continues by itself; check with exists() or refresh(), or try again with a longer timeout",
+                f"{what}. It continues by itself; check with exists() or refresh(), or try again with a longer timeout",
                 last_state="in progress",
                 waited=timeout,
-            )
+            ).told(f"{what}. It continues by itself; `batchhvd {self.kind.split()[0]} show {self.name}` shows it")
         return poller.result()
 
     def _created(self, start: Callable[[], Poller], timeout: float) -> Self:

@@ -167,12 +167,12 @@ class Cluster(Resource):
 
     def _failure(self) -> ResourceFailedError:
         reasons = self._reasons() or [f"it has {self.nodes}"]
-        return ResourceFailedError(
-            f"cluster {self.name!r} will not be ready: {'; '.join(reasons)}. Ask its explain() for the reason, resize "
-            "it, or delete it and create it again",
-            resource=self.id,
-            reasons=reasons,
+        what = f"cluster {self.name!r} will not be ready: {'; '.join(reasons)}"
+        then = "resize it, or delete it and create it again"
+        error = ResourceFailedError(
+            f"{what}. Ask its explain() for the reason, {then}", resource=self.id, reasons=reasons
         )
+        return error.told(f"{what}. `batchhvd cluster explain {self.name}` shows the reason; {then}")
 
     def _create(self, spec: ClusterSpec, keys: Mapping[str, str], timeout: float) -> Self:
         body = evolve(spec, user=spec.user or _ADMINISTRATOR)._request(keys)

@@ -300,8 +300,10 @@ class Job(Resource):
         details = reason.details
         tail = details.get("Tail", "").splitlines()
         files = self._log_names()
-        message = f"job {self.name!r} failed: {str(reason).rstrip('.')}. Call its explain() for the cause"
+        what = f"job {self.name!r} failed: {str(reason).rstrip('.')}"
+        message = f"{what}. Call its explain() for the cause"
         message += f", or read {', '.join(files)} with stream()" if files else ""
+        shell = f"{what}. `batchhvd job explain {self.name}` shows the cause, `batchhvd job logs {self.name}` the log"
         return JobFailedError(
             "\n    ".join([message, *tail[-_SHOWN:]]),
             resource=self.id,
@@ -311,7 +313,7 @@ class Job(Resource):
             rank=int(details["Rank"]) if details.get("Rank", "").isdigit() else None,
             tail=tail,
             files=files,
-        )
+        ).told("\n    ".join([shell, *tail[-_SHOWN:]]))
 
     def _log_names(self) -> list[str]:
         try:

@@ -160,7 +160,9 @@ def connect(
         given = Token(os.environ["BATCHHVD_TOKEN"])
     chosen = subscription or (SUBSCRIPTION if found.loopback else os.environ.get("AZURE_SUBSCRIPTION_ID"))
     if not chosen:
-        raise SpecError("no subscription is given", remedy="give subscription=…, or set AZURE_SUBSCRIPTION_ID")
+        remedy = "give subscription=…, or set AZURE_SUBSCRIPTION_ID"
+        error = SpecError("no subscription is given", remedy=remedy)
+        raise error.told("no subscription is given; give --subscription, or set AZURE_SUBSCRIPTION_ID")
     return Session(Connection(endpoint, chosen, root=root, credential=given))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -241,9 +242,10 @@ class FileShare(Resource):
             return [(path, target_here(to, name) if folder else Path(to))], []
         entries, above = self._selected(path)
         if all(entry.is_directory for entry in entries):
-            raise NotFoundError(
-                f"share {self.name!r} has no file at {path!r}. List it with share.files({path.rpartition('/')[0]!r})",
-                target=path,
+            what, above = f"share {self.name!r} has no file at {path!r}", path.rpartition("/")[0]
+            command = shlex.join(["batchhvd", "share", "files", self.name, *([above] if above else [])])
+            raise NotFoundError(f"{what}. List it with share.files({above!r})", target=path).told(
+                f"{what}. List it with `{command}`"
             )
         here = [(entry, target_here(to, entry.path[len(above) :].lstrip("/"))) for entry in entries]
         files = [(entry.path, target) for entry, target in here if not entry.is_directory]

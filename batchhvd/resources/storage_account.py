@@ -118,8 +118,7 @@ def find_account(group: ResourceGroup, name: str) -> StorageAccount:
             if str(found.get("name")).lower() == name.lower():
                 place = group.session.group(str(found["id"]).split("/")[4])
                 return place.storage_account(name)._load(found)
+    what = f"this subscription has no storage account {name!r}, which the job mounts"
     raise NotFoundError(
-        f"this subscription has no storage account {name!r}, which the job mounts. Create it with "
-        "group.create_storage_account(), or correct the name",
-        target=account.id,
-    )
+        f"{what}. Create it with group.create_storage_account(), or correct the name", target=account.id
+    ).told(f"{what}. Create it with `batchhvd storage create {name}`, or correct the name")

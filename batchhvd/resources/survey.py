@@ -22,7 +22,6 @@ from batchhvd.wire.models import PipelineAnswer, wire
 if TYPE_CHECKING:
     from batchhvd.resources.experiment import Experiment
 
-_ENDED = "submit it with rerun=True (--rerun) or replace=True (--replace), or under another name"
 _NO_KEY = "AA=="  # stands for the key of a missing account: the service reports that itself
 
 
@@ -31,7 +30,7 @@ def _said(error: ServiceError) -> tuple[str, ...]:
 
 
 def _ended(job: Job) -> tuple[str, ...]:
-    return (f"job {job.name!r} exists and has ended ({job.state}): {_ENDED}",) if job.state in ENDED else ()
+    return (f"job {job.name!r} exists and has ended ({job.state})",) if job.state in ENDED else ()
 
 
 @define

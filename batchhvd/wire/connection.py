@@ -211,10 +211,9 @@ class Connection:
         if self.root is not None:
             return TokenFile(self.root)
         if self.loopback:
-            raise AccessDeniedError(
-                f"no token is known for {self._endpoint}. Give connect() one as credential, set BATCHHVD_TOKEN, or set "
-                "BATCHHVD_ROOT to the service's folder"
-            )
+            what = f"no token is known for {self._endpoint}"
+            other = "set BATCHHVD_TOKEN, or set BATCHHVD_ROOT to the service's folder"
+            raise AccessDeniedError(f"{what}. Give connect() one as credential, {other}").told(f"{what}: {other}")
         from azure.identity import DefaultAzureCredential
 
         return DefaultAzureCredential()
@@ -239,7 +238,9 @@ class Connection:
         known = (AzureError, DeserializationError, JSONDecodeError, RequestException, SerializationError)
         if not isinstance(error, known):
             return error
-        return translate(error, what=what, remedy=remedy or self._start(error))
+        if remedy:
+            return translate(error, what=what, remedy=remedy)
+        return translate(error, what=what, remedy=self._start(error), shell=self._start(error, shell=True))
 
     def close(self) -> None:
         """Closes the connections that are open; the next request opens them again."""
@@ -249,12 +250,14 @@ class Connection:
         for name in ("resources", "storage", "batchai", "links"):
             self.__dict__.pop(name, None)
 
-    def _start(self, error: Exception) -> str:
+    def _start(self, error: Exception, *, shell: bool = False) -> str:
         """Returns how to start the service if it is one of this machine and does not answer."""
         if not self.loopback or getattr(error, "status_code", None) is not None:
             return ""
         if self.root is None:
             return f"Nothing answers at {self._endpoint}: start the service there and try again"
+        if shell:
+            return f"The service is not running: start it with `batchhvd --root {self.root} serve --detach`"
         return (
             f"The service is not running: start it with batchhvd.local({self.root!r}) or "
             f"`python -m batchhvd.service --root {self.root}`; existing handles keep working"
