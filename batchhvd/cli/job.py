@@ -88,7 +88,7 @@ def submit(
         click.secho(f"job {wanted} exists; this run of it is job {made.name}", dim=True, err=True)
     if not follow:
         return made
-    _follow(context, made, "stdout.txt", cursor=0, bars=True)
+    follow_log(context, made, "stdout.txt", cursor=0, bars=True)
     _end(made)
     return None
 
@@ -122,7 +122,7 @@ def logs(
     """Shows a log file of the job NAME while it is written."""
     found = context.experiment(group, workspace, experiment).job(name)
     if follow:
-        _follow(context, found, file, cursor=cursor, bars=bars, output=output_directory)
+        follow_log(context, found, file, cursor=cursor, bars=bars, output=output_directory)
         return
     found.refresh()
     match = [one for one in found.files(output_directory) if one.name == file]
@@ -134,8 +134,27 @@ def logs(
     sys.stdout.buffer.flush()
 
 
-def _follow(context: CliContext, found: Job, file: str, *, cursor: int, bars: bool, output: str = "stdouterr") -> None:
-    """Shows a log; Ctrl-C does not end the job."""
+def follow_log(
+    context: CliContext,
+    found: Job,
+    file: str,
+    *,
+    cursor: int = 0,
+    bars: bool = True,
+    output: str = "stdouterr",
+    hint: bool = True,
+) -> None:
+    """Shows a log; Ctrl-C does not end the job.
+
+    Args:
+        context: how to show it.
+        found: the job.
+        file: the log's name.
+        cursor: the byte to start from.
+        bars: whether progress is shown as bars.
+        output: the output directory's id.
+        hint: whether Ctrl-C says how to resume.
+    """
     from batchhvd.views import terminal
 
     spec, live = found.refresh().spec, context.progress and bars
@@ -147,7 +166,9 @@ def _follow(context: CliContext, found: Job, file: str, *, cursor: int, bars: bo
             for text in stream:
                 follower.write(text)
         except KeyboardInterrupt:
-            click.secho(f"\nthe job continues; resume the log with --cursor {stream.cursor}", fg="yellow", err=True)
+            if hint:
+                text = f"\nthe job continues; resume the log with --cursor {stream.cursor}"
+                click.secho(text, fg="yellow", err=True)
             raise
 
 

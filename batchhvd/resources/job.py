@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from attrs import define, field
@@ -21,6 +23,8 @@ from batchhvd.resources.file_entry import FileEntry, output_entry
 from batchhvd.resources.job_log import JobLog
 from batchhvd.resources.metrics import Metrics
 from batchhvd.spec.job import JobSpec
+from batchhvd.transfer.checksum import usable
+from batchhvd.transfer.selection import target_here
 from batchhvd.wire.connection import AGAIN
 from batchhvd.wire.facts.documents import Body
 from batchhvd.wire.facts.states import ENDED, JobState, WireWord
@@ -40,6 +44,10 @@ METRICS = "stdout.txt"
 
 LOGS = "stdouterr"
 """The id of the output directory that holds the logs. Source: the published description of listOutputFiles."""
+
+
+RESULT = "RESULT"
+"""The id of the output directory that ``Session.run`` gives a job."""
 
 
 class Goal(WireWord):
@@ -164,6 +172,29 @@ class Job(Resource):
         directory = directory.removeprefix("./").strip("/").removeprefix(".")
         for document in self._listed(output, directory):
             yield output_entry(self._connection, document, directory)
+
+    def download(self, to: str | os.PathLike[str] = ".", *, output: str = RESULT) -> list[Path]:
+        """Copies all that the job has written to an output directory, and returns the local paths.
+
+        Args:
+            to: the local folder; it is made if it is missing.
+            output: the output directory's id.
+
+        Raises:
+            BadRequestError: the job has no such output directory.
+            SpecError: a local file cannot be written.
+        """
+        return list(self._download("", Path(to), output))
+
+    def _download(self, directory: str, to: Path, output: str) -> Iterator[Path]:
+        for file in self.files(output, directory):
+            if file.is_directory:
+                yield from self._download(file.path, to, output)
+                continue
+            target = target_here(to, file.path)
+            with usable(target, "written"):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                yield file.download(target)
 
     def stream(
         self,

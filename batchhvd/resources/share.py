@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
@@ -153,15 +153,7 @@ class FileShare(Resource):
         found = select(source)
         files, folders = self._placed(found, to)
         found.warn()
-        with self._asking(f"given {os.fspath(source)!r}"):
-            return transfer.upload(
-                self._client(),
-                files,
-                make_folder=self.create_directory,
-                folders=folders,
-                parallel=parallel,
-                progress=progress,
-            )
+        return self._send(files, folders, parallel, progress)
 
     def download(
         self,
@@ -222,6 +214,24 @@ class FileShare(Resource):
     def _read_file(self, path: str) -> Iterator[bytes]:
         with self._asking(f"asked for {path!r}"):
             yield from self._client().get_file_client(path).download_file().chunks()
+
+    def _send(
+        self,
+        files: list[tuple[Path, str]],
+        folders: Sequence[str] = (),
+        parallel: int = 8,
+        progress: TransferProgress | None = None,
+    ) -> Transfer:
+        """Uploads files to their paths in the share."""
+        with self._asking("given files"):
+            return transfer.upload(
+                self._client(),
+                files,
+                make_folder=self.create_directory,
+                folders=folders,
+                parallel=parallel,
+                progress=progress,
+            )
 
     def _placed(self, found: Sources, to: str) -> tuple[list[tuple[Path, str]], list[str]]:
         """Returns what is uploaded with its paths in the share: files, and folders without files."""
