@@ -15,6 +15,7 @@ from batchhvd.resources.job import RESULT, Job
 from batchhvd.spec.cluster import AutoScale
 from batchhvd.spec.job import Horovod, JobSpec, OutputDirectory
 from batchhvd.transfer.code import CodeFolder, read_folder
+from batchhvd.transfer.selection import targets
 
 if TYPE_CHECKING:
     from batchhvd.resources.session import Session
@@ -82,5 +83,5 @@ def _upload(share: FileShare, program: CodeFolder) -> str:
     So a run keeps its files while another version is uploaded, and what is there already is not sent again.
     """
     place = f"code/{program.digest}"
-    share._send([(path, f"{place}/{name}") for name, path in program.files.items()])
+    share._send(targets(program.files, place, case_matters=share._connection.loopback))
     return place

@@ -17,6 +17,7 @@ from attrs import frozen
 
 from batchhvd.errors import SpecError
 from batchhvd.transfer.checksum import md5_of, size_of, usable
+from batchhvd.transfer.sources import Sources
 
 IGNORE = ".batchhvdignore"
 RESULTS = "batchhvd-results"
@@ -56,8 +57,11 @@ def read_folder(folder: Path) -> CodeFolder:
     """
     if not folder.is_dir():
         raise SpecError(f"there is no folder {str(folder)!r} here", remedy="give the folder that holds the program")
-    files = {name: folder / name for name in sorted(_names(folder)) if (folder / name).is_file()}
-    total = 0
+    found = Sources()
+    for name in sorted(_names(folder)):
+        found.add(folder / name, name)
+    found.warn()
+    files, total = found.files, 0
     for path in files.values():
         with usable(path, "read"):
             total += size_of(path)
@@ -89,10 +93,15 @@ def _names(folder: Path) -> list[str]:
 
 def _kept_by_git(folder: Path) -> list[str]:
     excluded = [f"--exclude={name}/" for name in _ALWAYS]
-    own = [f"--exclude-from={folder / IGNORE}"] if (folder / IGNORE).is_file() else []
+    own = [f"--exclude-from={folder.absolute() / IGNORE}"] if (folder / IGNORE).is_file() else []
+    listing = ["ls-files", "--others", "-z", "--exclude-per-directory=.gitignore", *excluded, *own]
+    # A hook of git sets variables that would name another index.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     with tempfile.TemporaryDirectory() as place:
         git = ["git", f"--git-dir={place}", f"--work-tree={folder.absolute()}"]
-        subprocess.run([*git, "init", "--quiet"], check=True, capture_output=True)
-        listing = ["ls-files", "--others", "-z", "--exclude-per-directory=.gitignore", *excluded, *own]
-        done = subprocess.run([*git, *listing], check=True, capture_output=True, cwd=folder)
-    return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name and not name.endswith(b"/")]
+        for command in (["init", "--quiet"], listing):
+            done = subprocess.run([*git, *command], check=True, capture_output=True, cwd=folder, env=environment)
+    found = [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
+    inner = [name for name in found if name.endswith("/")]  # repositories of their own, which git does not enter
+    nested = [f"{name}{file}" for name in inner for file in _kept_by_git(folder / name)]
+    return [*(name for name in found if not name.endswith("/")), *nested]

@@ -102,6 +102,16 @@ def test_what_is_refused(project: Path, service: Any, monkeypatch: pytest.Monkey
     ):
         with pytest.raises(SpecError, match=said):
             session.run(script, code=folder)
+    (project / "latest").symlink_to("/nonexistent")
+    (project / "linked").symlink_to("data")
+    with pytest.warns(UserWarning, match=r"latest \(a link that leads nowhere\); .*linked \(a link to a folder"):
+        assert set(read_folder(project).files) == {"train it.py", "helper.py", ".gitignore", ".batchhvdignore"}
+    for link in ("latest", "linked"):
+        (project / link).unlink()
+    Path(os.fsdecode(b"\xff.py")).write_text("")
+    with pytest.raises(SpecError, match="is not UTF-8"):
+        session.run("train it.py")
+    os.unlink(b"\xff.py")
     monkeypatch.setattr(code, "_MOST_FILES", 3)
     with pytest.raises(SpecError, match=r"holds 4 files of 0 MB, which is more than a program"):
         session.run("train it.py")
@@ -117,6 +127,20 @@ def test_without_git_everything_is_taken_and_said(project: Path, monkeypatch: py
         without = read_folder(project)
     assert set(without.files) - set(with_git.files) == {"data/large.bin", "notes.log"}
     assert without.digest != with_git.digest
+
+
+def test_repositories_and_hooks_of_git(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = read_folder(project)
+    for folder in (project, project / "vendored"):
+        subprocess.run(["git", "init", "--quiet", str(folder)], check=True)
+    (project / "vendored" / "lib.py").write_text("x = 1")
+    (project / "vendored" / "made.log").write_text("")
+    (project / "vendored" / ".gitignore").write_text("*.log\n")
+    subprocess.run(["git", "add", "helper.py"], check=True)
+    monkeypatch.setenv("GIT_INDEX_FILE", str(project / ".git" / "index"))
+    monkeypatch.setenv("GIT_DIR", str(project / ".git"))
+    found = read_folder(project)
+    assert set(found.files) == {*before.files, "vendored/lib.py", "vendored/.gitignore"}
 
 
 @pytest.mark.parametrize(("answer", "state"), [("y\n", "failed"), ("\n", "running"), (None, "running")])
