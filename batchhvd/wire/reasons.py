@@ -13,10 +13,12 @@ from batchhvd.wire.facts.causes import Code
 
 _LAST = "; last line: "
 
-# What TensorFlow says when it starts on a machine without a GPU; no job fails for it.
+# What TensorFlow logs when it starts on a machine without a GPU; no job fails for it. Only lines of its log, since a
+# Python error may speak of CUDA too.
 _NOISE = re.compile(
-    r"cuda|cuinit|cudnn|cufft|cublas|onednn|tensorrt|rocm|absl::initializelog|cpu_feature_guard|computation_placer"
-    r"|to enable the following instructions|rebuild tensorflow|port\.cc:\d+\]",
+    r"\s*(?:WARNING: All log messages before absl::|To enable the following instructions: .*rebuild TensorFlow"
+    r"|(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IWE] |[IWE]\d{4} \d\d:\d\d:\d\d).*"
+    r"(?:cuInit|cuda|cuDNN|cuFFT|cuBLAS|oneDNN|TensorRT|TF-TRT|CPU instructions|computation placer))",
     re.IGNORECASE,
 )
 
@@ -52,7 +54,7 @@ class Reason:
         if self.signal and self.details.get("Rank"):
             where = f" on node {self.details['Node']}" if self.details.get("Node") else ""
             text = f"Rank {self.details['Rank']} was killed by {self.signal}{where}"
-        lines = [line for line in self.details.get("Tail", "").splitlines() if line.strip() and not _NOISE.search(line)]
+        lines = [line for line in self.details.get("Tail", "").splitlines() if line.strip() and not _NOISE.match(line)]
         return text.rstrip(".") + (f"{_LAST}{lines[-1]}." if known and lines else ".")
 
 

@@ -186,6 +186,7 @@ def test_the_command_line_is_told_commands(state: str) -> None:
 
 
 CUDA = "E0000 00:00:1764.1 2898 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error: UNKNOWN ERROR (303)"
+MEMORY = "torch.cuda.OutOfMemoryError: CUDA out of memory"
 ONEDNN = "2026-11-28 12:00:00.1: I tensorflow/core/util/port.cc:153] oneDNN custom operations are on."
 
 
@@ -197,6 +198,7 @@ ONEDNN = "2026-11-28 12:00:00.1: I tensorflow/core/util/port.cc:153] oneDNN cust
         ({"Signal": "250"}, [], "Rank 1 was killed by signal 250 on node n"),
         ({}, ["ValueError: x", CUDA], "Rank 1 ended with exit code 137 on node n; last line: ValueError: x"),
         ({}, [CUDA], "Rank 1 ended with exit code 137 on node n"),
+        ({}, [MEMORY, CUDA], f"Rank 1 ended with exit code 137 on node n; last line: {MEMORY}"),
     ],
 )
 def test_a_killed_rank_is_named_first_and_the_noise_of_a_framework_never(
