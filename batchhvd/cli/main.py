@@ -1,7 +1,7 @@
 """The command line: the verbs of the Python classes; prints tables for people, JSON for programs.
 
 Exit codes: 0 done; 1 rejected or failed; 2 wrong arguments or a wrong file; 3 not found; 4 the service does not answer;
-5 timed out; 130 interrupted. ``job wait`` and ``job submit --follow`` end with the job's own exit code.
+5 timed out; 130 interrupted. ``run``, ``job wait`` and ``job submit --follow`` end with the job's own exit code.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class InOrder(click.Group):
     cls=InOrder,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 done, 1 rejected or failed, 2 wrong arguments or file, 3 not found, 4 no answer, "
-    "5 timed out, 130 interrupted. job wait and job submit --follow end with the job's own.",
+    "5 timed out, 130 interrupted. run, job wait and job submit --follow end with the job's own.",
 )
 @click.version_option(__version__, prog_name="batchhvd")
 @click.option("--root", envvar="BATCHHVD_ROOT", show_envvar=True, help="the local service's folder")
