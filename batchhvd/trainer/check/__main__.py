@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _text(name: str, finding: Finding) -> str:
     more = f" (also {', '.join(map(str, finding.lines[1:]))})" if len(finding.lines) > 1 else ""
-    return f"{name}:{finding.lines[0]}: {finding.kind}: {finding.problem}{more}\n    {finding.remedy}"
+    return f"{name}:{finding.lines[0]}: {finding.code}: {finding.problem}{more}\n    {finding.remedy}"
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
