@@ -11,13 +11,27 @@ from batchhvd.trainer.check.parsed_script import OURS, arguments, keyword, last
 
 _METHODS = ("save", "save_weights", "export", "to_csv", "savefig", "to_json", "to_parquet")
 _FUNCTIONS = ("save_model", "savez", "savez_compressed", "imsave")
+_METHODS_OF_PATHS = ("write_text", "write_bytes")
+#: The arguments in which calls take a path.
+_PATHS = (
+    "filepath",
+    "path",
+    "f",
+    "file",
+    "fname",
+    "filename",
+    "log_dir",
+    "backup_dir",
+    "checkpoint_dir",
+    "path_or_buf",
+)
 _LOGGERS = ("ModelCheckpoint", "CSVLogger", "TensorBoard", "BackupAndRestore")
 
 
 def writes(meaning: Meaning) -> Iterator[Finding]:
     """Ranks do not overwrite each other's files."""
     for call in meaning.script.calls:
-        if meaning.script.guarded(call) or any(map(meaning.script.by_rank, arguments(call))):
+        if meaning.script.guarded(call) or meaning.script.by_rank(_path(meaning, call)):
             continue
         if _writes(meaning, call):
             effect = "writes to the same path at the same time"
@@ -47,10 +61,24 @@ def _writes(meaning: Meaning, call: ast.Call) -> bool:
     if name == "open" and isinstance(call.func, ast.Name) or dotted == "tensorflow.io.gfile.GFile":
         mode = keyword(call, "mode") or (call.args[1] if len(call.args) > 1 else None)
         return isinstance(mode, ast.Constant) and str(mode.value)[:1] in ("w", "x", "a")
-    given = bool(call.args) or keyword(call, "filepath", "path", "f") is not None
+    if name in _METHODS_OF_PATHS and isinstance(call.func, ast.Attribute):
+        return True
+    given = _path(meaning, call) is not None
     method = isinstance(call.func, ast.Attribute) and name in (*_METHODS, *_FUNCTIONS)
     collects = name == "save" and ".elastic." in f"{' '.join(meaning.made(_receiver(call)))}."
     return given and (method or (name in _FUNCTIONS and bool(script.dotted(call.func)))) and not collects
+
+
+def _path(meaning: Meaning, call: ast.Call) -> ast.expr | None:
+    """Returns the argument that says where a call writes, or the path whose method it is."""
+    named = keyword(call, *_PATHS)
+    if named is not None:
+        return named
+    module = meaning.script.dotted(_receiver(call) or call)
+    if last(call.func) in (*_METHODS_OF_PATHS, "mkdir") and not module:
+        return _receiver(call)
+    second = last(call.func) == "save_model" or (module == "torch" and last(call.func) == "save")
+    return next(iter(call.args[1:] if second else call.args), None)
 
 
 def _safe(meaning: Meaning, call: ast.Call) -> bool:

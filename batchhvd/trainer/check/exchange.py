@@ -50,7 +50,7 @@ def scales(meaning: Meaning) -> Iterator[Finding]:
 
 
 def _trains(meaning: Meaning) -> bool:
-    return bool(meaning.fits or meaning.steps or meaning.calls("compile", "fit"))
+    return bool(meaning.fits or meaning.steps or meaning.uses_ours("fit", "train"))
 
 
 def _divides_batch(meaning: Meaning) -> bool:

@@ -224,6 +224,7 @@ class Script:
         method = isinstance(self.parents.get(part), ast.ClassDef)
         kind = ast.Attribute if method else ast.Name
         uses = [call for call in self.calls if isinstance(call.func, kind) and last(call.func) == part.name]
+        uses = [call for call in uses if not (method and self.dotted(call.func))]  # torch.save is not self.save
         return bool(uses) and all(self.guarded(call, seen) for call in uses)
 
     # --- places -------------------------------------------------------------------------------------------------------
