@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from batchhvd.trainer.check.finding import Finding, finding
 from batchhvd.trainer.check.meaning import Meaning
@@ -75,7 +76,7 @@ def _fit(meaning: Meaning, call: ast.Call) -> Iterator[Finding]:
     data = [*call.args[:2], *(part.value for part in call.keywords if part.arg in ("x", "y"))]
     if any(map(script.by_rank, data)):
         return
-    divided = script.mentions(epochs, lambda part: _divides(script, part))
+    divided = script.mentions(epochs, lambda part: divides(part, script))
     if divided and epochs is not None:
         first = next(iter(script.named(epochs)), epochs)
         yield finding(
@@ -103,7 +104,8 @@ def _remedy(data: list[ast.expr]) -> str:
     return f"give each rank its part: {', '.join(parts)} (or use batchhvd.trainer.fit)"
 
 
-def _divides(script: Script, node: ast.AST) -> bool:
+def divides(node: ast.AST, script: Script) -> TypeGuard[ast.BinOp]:
+    """Returns whether a node divides by the number of ranks."""
     return isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv)) and script.by_size(node.right)
 
 

@@ -153,7 +153,7 @@ def test_the_command_says_where_and_what(tmp_path: Path, capsys: pytest.CaptureF
     script = tmp_path / "mein skript ä.py"
     script.write_text(RIGHT.replace("hvd.init()\n", ""), encoding="utf-8")
     assert main([str(script)]) == 1
-    assert f"{script}:1: no-init: " in capsys.readouterr().out
+    assert f"{script}:1:1: no-init: " in capsys.readouterr().out
     assert main([str(script), "--json"]) == 1
     assert json.loads(capsys.readouterr().out)[0]["code"] == "no-init"
     script.write_text(RIGHT, encoding="utf-8")
