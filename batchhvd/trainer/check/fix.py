@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
-from batchhvd.trainer.check.edit import TextEdit, Editor, applied
+from batchhvd.trainer.check.edit import Editor, TextEdit, applied
 from batchhvd.trainer.check.finding import Finding
 from batchhvd.trainer.check.fix_imports import add_horovod, add_init, change_binding, pin_gpu
 from batchhvd.trainer.check.fix_output import download_first, guard, quiet

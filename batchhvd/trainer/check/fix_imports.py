@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from batchhvd.trainer import hvd
-from batchhvd.trainer.check.edit import TextEdit, Editor
+from batchhvd.trainer.check.edit import Editor, TextEdit
 from batchhvd.trainer.check.meaning import Meaning
 
 _FRAMEWORKS = ("keras", "tensorflow", "torch", "tf_keras")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from batchhvd.trainer.check.edit import TextEdit, Editor
+from batchhvd.trainer.check.edit import Editor, TextEdit
 from batchhvd.trainer.check.finding import Finding
 from batchhvd.trainer.check.meaning import Meaning
 from batchhvd.trainer.check.parsed_script import keyword, last

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from batchhvd.trainer.check.edit import TextEdit, Editor
+from batchhvd.trainer.check.edit import Editor, TextEdit
 from batchhvd.trainer.check.meaning import Meaning
 from batchhvd.trainer.check.parsed_script import key, keyword, last
 from batchhvd.trainer.check.sharing import divides
