@@ -162,7 +162,7 @@ class Script:
         """Returns whether an expression contains such a node, also in the values of its names."""
         waiting, known = [node] if node is not None else [], set[ast.AST]()
         while waiting:
-            for part in ast.walk(waiting.pop()):
+            for part in _parts(waiting.pop()):
                 if wanted(part):
                     return True
                 if part not in known:
@@ -286,6 +286,14 @@ def functions_of(node: ast.ClassDef) -> list[_Function]:
 def results(function: _Function) -> list[ast.expr]:
     """Returns what a function may return."""
     return [node.value for node in ast.walk(function) if isinstance(node, ast.Return) and node.value is not None]
+
+
+def _parts(node: ast.AST) -> Iterator[ast.AST]:
+    """Yields an expression and its parts, without what only decides what a call shows."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not (isinstance(child, ast.keyword) and child.arg in ("verbose", "callbacks")):
+            yield from _parts(child)
 
 
 def _ranks(node: ast.AST) -> bool:

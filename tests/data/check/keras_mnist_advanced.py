@@ -13,6 +13,7 @@ if gpus:
 
 batch_size = 128
 (x_train, y_train), (x_test, y_test) = mnist.load_data("mnist-%d.npz" % hvd.rank())
+x_train, x_test = x_train.reshape(-1, 28, 28, 1), x_test.reshape(-1, 28, 28, 1)
 train_gen = ImageDataGenerator(rotation_range=8, width_shift_range=0.08)
 test_gen = ImageDataGenerator()
 
