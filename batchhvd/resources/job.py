@@ -20,6 +20,7 @@ from batchhvd.resources.job_log import JobLog
 from batchhvd.resources.metrics import Metrics
 from batchhvd.spec.job import JobSpec
 from batchhvd.wire.connection import AGAIN
+from batchhvd.wire.facts.output import without_notices
 from batchhvd.wire.facts.states import ENDED, JobState, WireWord
 from batchhvd.wire.models import Document, moment, wire
 from batchhvd.wire.reasons import Reason, reasons
@@ -259,7 +260,7 @@ class Job(Resource):
     def _failure(self) -> JobFailedError:
         reason = self.errors[0] if self.errors else Reason("", "the service gave no reason")
         details = reason.details
-        tail = details.get("Tail", "").splitlines()
+        tail = without_notices(details.get("Tail", "").splitlines())
         files = self._log_names()
         message = f"job {self.name!r} failed: {str(reason).rstrip('.')}. Call its explain() for the cause"
         message += f", or read {', '.join(files)} with stream()" if files else ""

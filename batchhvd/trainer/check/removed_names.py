@@ -174,7 +174,7 @@ CLASS_ARGUMENTS = {
         "load_weights_on_restart": "call model.load_weights before fit",
     },
     "keras.callbacks.TensorBoard": {"write_grads": "leave it out", "batch_size": "leave it out"},
-    "keras.layers.BatchNormalization": {"fused": "leave it out", "renorm": "leave it out"},
+    "keras.layers.BatchNormalization": {"fused": "leave it out"},
     "keras.Model": {"input": "write inputs", "output": "write outputs"},
 }
 #: What Lightning 2 no longer takes.

@@ -10,6 +10,7 @@ import pytest
 from batchhvd.errors import SpecError
 from batchhvd.trainer import check
 from batchhvd.trainer.check.__main__ import main
+from batchhvd.trainer.check.codes import CODES
 
 SCRIPTS = Path(__file__).parents[2] / "data" / "scripts"
 
@@ -166,3 +167,10 @@ def test_what_is_not_python_is_refused_with_its_place(tmp_path: Path, capsys: py
     assert (refused.value.line, refused.value.file) == (2, "old.py")
     assert main([str(tmp_path / "nowhere.py")]) == 2
     assert "cannot be read" in capsys.readouterr().err
+
+
+def test_the_page_lists_the_codes_as_they_are() -> None:
+    page = (Path(check.__file__).parents[3] / "docs/check.md").read_text(encoding="utf-8")
+    rows = [f"| `{code}` | {kind.meaning} | {kind.fixed or '–'} |" for code, kind in CODES.items()]
+    assert "\n".join(rows) in page and page.count("\n| `") == len(rows) + 4
+    assert list(CODES) == sorted(CODES)
