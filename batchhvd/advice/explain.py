@@ -11,6 +11,7 @@ from datetime import datetime
 from attrs import evolve, field, frozen
 
 from batchhvd.wire.facts.causes import CAUSE_OF_CODE, GONE_WITH_THE_SERVICE, REMEDIES, Cause, Remedy, remedy_of
+from batchhvd.wire.facts.output import without_notices
 from batchhvd.wire.facts.states import AllocationState, JobState, ProvisioningState
 from batchhvd.wire.reasons import Reason
 
@@ -129,7 +130,9 @@ def of_job(facts: JobFacts) -> Verdict:
 def _succeeded(facts: JobFacts) -> Verdict:
     took = f" after {_seconds(facts.started, facts.ended)}" if facts.started and facts.ended else ""
     remedy = Remedy("job.files()", f"batchhvd job files {facts.name}")
-    return verdict(Cause.SUCCEEDED, f"job {facts.name!r} succeeded{took}", (), remedy, facts.id)
+    tries = f" in attempt {len(facts.errors) + 1}" if facts.errors else ""
+    earlier = [f"before that: {reason}" for reason in facts.errors]
+    return verdict(Cause.SUCCEEDED, f"job {facts.name!r} succeeded{tries}{took}", earlier, remedy, facts.id)
 
 
 def _terminating(facts: JobFacts) -> Verdict:
@@ -202,7 +205,7 @@ def _last_lines(reason: Reason, cause: Cause, facts: JobFacts) -> list[str]:
         tail = facts.log(f"stderr-job_prep-{reason.details.get('Node', '')}.txt").splitlines()
     if cause is Cause.RANK_FAILED and not tail:
         tail = facts.log("stderr.txt").splitlines()
-    return _traceback(tail)[-20:]
+    return _traceback(without_notices(tail))[-20:]
 
 
 def _traceback(lines: list[str]) -> list[str]:

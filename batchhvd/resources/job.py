@@ -27,6 +27,7 @@ from batchhvd.transfer.checksum import usable
 from batchhvd.transfer.selection import target_here
 from batchhvd.wire.connection import AGAIN
 from batchhvd.wire.facts.documents import Body
+from batchhvd.wire.facts.output import without_notices
 from batchhvd.wire.facts.states import ENDED, JobState, WireWord
 from batchhvd.wire.models import Document, moment, wire
 from batchhvd.wire.reasons import Reason, reasons
@@ -329,7 +330,7 @@ class Job(Resource):
     def _failure(self) -> JobFailedError:
         reason = self.errors[0] if self.errors else Reason("", "the service gave no reason")
         details = reason.details
-        tail = details.get("Tail", "").splitlines()
+        tail = without_notices(details.get("Tail", "").splitlines())
         files = self._log_names()
         what = f"job {self.name!r} failed: {str(reason).rstrip('.')}"
         message = f"{what}. Call its explain() for the cause"
