@@ -6,6 +6,7 @@ process, and no other name resolves to anything. Each test gets a service of its
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -27,6 +28,10 @@ from tests.upstream import standin
 
 _HOST = re.compile(r"[a-z0-9]+\.file\.core\.windows\.net")
 _KEYS = dict(standin.ACCOUNTS.values())
+_FOLDER = Path(tempfile.mkdtemp(prefix="upstream"))
+_IDENTITY = tls.identity(_FOLDER)
+# Before anything imports aiohttp, which reads it then.
+os.environ.update(REQUESTS_CA_BUNDLE=str(_IDENTITY.authority), SSL_CERT_FILE=str(_IDENTITY.authority))
 standin.install()
 
 
@@ -56,11 +61,8 @@ WATCHED = Watched()
 @pytest.fixture(scope="session", autouse=True)
 def service() -> Iterator[None]:
     """Serves, plain and over TLS, and sends the hosts of accounts there."""
-    folder = Path(tempfile.mkdtemp(prefix="upstream"))
-    identity = tls.identity(folder)
-    os.environ.update(REQUESTS_CA_BUNDLE=str(identity.authority), SSL_CERT_FILE=str(identity.authority))
     plain, secure = server.listen(0), server.listen(0)
-    files = {"ssl_certfile": str(identity.certificate), "ssl_keyfile": str(identity.key)}
+    files = {"ssl_certfile": str(_IDENTITY.certificate), "ssl_keyfile": str(_IDENTITY.key)}
     servers = [(server.server(WATCHED), plain), (server.server(WATCHED, **files), secure)]
     threads = [threading.Thread(target=one.run, kwargs={"sockets": [listener]}) for one, listener in servers]
     for thread in threads:
@@ -73,7 +75,7 @@ def service() -> Iterator[None]:
         one.should_exit = True
     for thread in threads:
         thread.join()
-    shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(_FOLDER, ignore_errors=True)
 
 
 def _resolve(ports: dict[int, int]) -> None:
@@ -95,25 +97,37 @@ def fresh(service: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ite
     """Gives the test a service with empty accounts."""
     standin.Clock.ahead = 0.0
     WATCHED.statuses, WATCHED.refused = [], []
-    sleep = time.sleep
-    # Waiting for a long time is waiting for the service's clock; a client's retry, too.
-    monkeypatch.setattr(
-        time, "sleep", lambda seconds: standin.Clock.sleep(seconds) if seconds > 0.5 else sleep(seconds)
-    )
+    monkeypatch.setattr(time, "sleep", _sleeping(time.sleep))
+    monkeypatch.setattr(asyncio, "sleep", _sleeping_async(asyncio.sleep))
     WATCHED.files = Files(
         tmp_path / "root",
         lambda name: [_KEYS[name]] if name in _KEYS else None,
         lambda: time.time() + standin.Clock.ahead,
+        kept_days=7,
     )
     yield
     WATCHED.files.close()
+
+
+def _sleeping(sleep: Any) -> Any:
+    """Returns a sleep that, if it is a long one, only moves the service's clock; a client's retry, too."""
+    return lambda seconds: standin.Clock.sleep(seconds) if seconds > 0.5 else sleep(seconds)
+
+
+def _sleeping_async(sleep: Any) -> Any:
+    async def waiting(seconds: float, *rest: Any) -> Any:
+        if seconds > 0.5:
+            standin.Clock.sleep(seconds)
+        return await sleep(0 if seconds > 0.5 else seconds, *rest)
+
+    return waiting
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Notes what became of a test."""
     if report.when == "call" or (report.when == "setup" and report.outcome != "passed"):
         note = {
-            "test": report.nodeid.rpartition("/")[2],
+            "test": report.nodeid,
             "outcome": report.outcome,
             "asked": len(WATCHED.statuses),
             "refused": WATCHED.refused,

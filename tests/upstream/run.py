@@ -61,7 +61,7 @@ def run(tests: Path, arguments: list[str]) -> list[dict[str, Any]]:
 
 def verdict(note: dict[str, Any]) -> tuple[str, str]:
     """Returns what a test's result counts as, and why."""
-    name = note["test"].rpartition("::")[2].partition("[")[0].removesuffix("_async")
+    name = note["test"].partition("[")[0].rpartition("::")[2].removesuffix("_async")
     if note["outcome"] == "skipped":
         return "n/a", note["why"]
     if name in NOT_APPLICABLE:
@@ -90,7 +90,7 @@ def _grouped(verdicts: dict[str, tuple[str, str]]) -> list[str]:
     groups: dict[str, list[str]] = defaultdict(list)
     for test, (kind, why) in sorted(verdicts.items()):
         if kind == "n/a":
-            groups[why].append(test.rpartition("::")[2])
+            groups[why].append(test.partition("::")[2].rpartition("::")[2])
     return [f"  {why} ({len(tests)}): {', '.join(tests)}" for why, tests in groups.items()]
 
 

@@ -7,6 +7,7 @@ played back. What a test waits for by ``self.sleep`` passes on the service's clo
 from __future__ import annotations
 
 import functools
+import inspect
 import io
 import logging
 import math
@@ -57,29 +58,31 @@ class EnvironmentVariableLoader:
 
     def __call__(self, test: Test) -> Test:
         """Returns the test with its accounts."""
-
-        @functools.wraps(test)
-        def run(*arguments: Any, **named: Any) -> Any:
-            return test(*arguments, **{**_accounts(), **named})
-
-        return run
-
-
-def _accounts() -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for kind, (name, key) in ACCOUNTS.items():
-        found |= {f"{kind}_name": name, f"{kind}_key": Secret(key)}
-    return found
+        accounts: dict[str, Any] = {}
+        for kind, (name, key) in ACCOUNTS.items():
+            accounts |= {f"{kind}_name": name, f"{kind}_key": Secret(key)}
+        return _with(test, accounts)
 
 
 def recorded(test: Test) -> Test:
     """Returns the test, which is given the variables that a recording would have kept."""
+    return _with(test, {"variables": {}})
+
+
+def _with(test: Test, given: dict[str, Any]) -> Test:
+    """Returns a test, of either kind, that is called with more arguments, if it takes any."""
+    if not any(each.kind is each.VAR_KEYWORD for each in inspect.signature(test).parameters.values()):
+        given = {}
 
     @functools.wraps(test)
     def run(*arguments: Any, **named: Any) -> Any:
-        return test(*arguments, **{"variables": {}, **named})
+        return test(*arguments, **{**given, **named})
 
-    return run
+    @functools.wraps(test)
+    async def run_async(*arguments: Any, **named: Any) -> Any:
+        return await test(*arguments, **{**given, **named})
+
+    return run_async if inspect.iscoroutinefunction(test) else run
 
 
 class RecordedTestCase:
