@@ -58,6 +58,9 @@ class Files:
     ) -> None:
         self._disk = Disk(Path(root), now, kept_days)
         self._gate = Gate(keys, now, lambda target: policies(self._disk, target))
+        for account in self._disk.kept_accounts():
+            if not keys(account):  # it was deleted, and the service killed before this was
+                self._disk.forget_account(account)
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="files")
 
     def sas(self, account: str, share: str, path: str, permission: str, expiry: float) -> str:
@@ -82,6 +85,10 @@ class Files:
             return None
         path = self._disk.share(Target(account, share))
         return path if path.is_dir() else None
+
+    def forget(self, account: str) -> None:
+        """Deletes the snapshots, deleted shares and settings of an account that does not exist any more."""
+        self._disk.forget_account(account)
 
     def close(self) -> None:
         """Ends the worker threads and closes the sidecar."""

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from attrs import frozen
 
+from batchhvd.service.files.disk.graves import Plot, settle
 from batchhvd.service.files.disk.room import Room, length
 from batchhvd.service.files.disk.sidecar import Facts, Sidecar
 from batchhvd.service.files.disk.tree import Spot
@@ -71,6 +72,8 @@ class Disk:
         self._quotas: dict[str, int | None] = {}  # by share, so that not every range asks the sidecar
         self.leasing = threading.RLock()
         self.snapshotting = threading.Lock()
+        for account in _names(self._own / "deleted"):
+            settle((self.plot(*each) for each in self.plots(account)), self.sidecar, self.discard)
         self._forget_halves()
 
     def account(self, target: Target) -> Path:
@@ -155,17 +158,45 @@ class Disk:
         self._quotas.pop(key, None)
         shutil.rmtree(doomed, ignore_errors=True)  # what cannot be removed now is tried again at the next start
 
-    def rename(self, folder: Path, place: Path, key: str, new: str) -> None:
-        """Moves a share or snapshot, and all that is noted of it, to another place."""
-        self.sidecar.rename_share(key, new)
+    def plot(self, target: Target, version: str) -> Plot:
+        """Returns the places of a share, living and deleted."""
+        live, grave = Target(target.account, target.share), self.deleted(target) / version
+        return Plot(self.share(live), self.snapshots(live), grave, self.key(live), f"{self.key(live)}!{version}")
+
+    def bury(self, target: Target, version: str) -> None:
+        """Deletes a share with its snapshots so that it can be restored."""
+        self.plot(target, version).bury(self.sidecar)
         self._quotas.clear()
-        os.rename(folder, place)
+
+    def restore(self, target: Target, version: str) -> None:
+        """Restores a deleted share with its snapshots."""
+        plot = self.plot(target, version)
+        plot.restore(self.sidecar)
+        self.discard(plot.grave)
+
+    def plots(self, account: str) -> Iterator[tuple[Target, str]]:
+        """Yields the deleted shares of an account with their versions."""
+        for name in sorted(_names(self.deleted(Target(account)))):
+            for version in sorted(_names(self.deleted(Target(account, name)))):
+                yield Target(account, name), version
 
     def discard(self, folder: Path) -> None:
         """Deletes a directory of which nothing is noted."""
         doomed = self._own / "trash" / uuid.uuid4().hex
         os.rename(folder, doomed)
         shutil.rmtree(doomed, ignore_errors=True)
+
+    def forget_account(self, account: str) -> None:
+        """Deletes what is kept of an account beside its shares: its next bearer finds nothing of the last one's."""
+        for kind in ("snapshots", "deleted"):
+            with suppress(FileNotFoundError):
+                self.discard(self._own / kind / account)
+        self.sidecar.forget_account(account)
+        self._quotas.clear()
+
+    def kept_accounts(self) -> set[str]:
+        """Returns the accounts of which anything is kept beside their shares."""
+        return {name for kind in ("snapshots", "deleted") for name in _names(self._own / kind)}
 
     def check_room(self, target: Target, more: int) -> None:
         """Refuses a request that would let a share's files be longer than a fire drill permits, or exceed its quota.
@@ -200,8 +231,16 @@ class Disk:
         self.sidecar.close()
 
     def _forget_halves(self) -> None:
-        """Drops what is noted of snapshots that a service began and was killed before they were there."""
+        """Drops what is noted of snapshots and deleted shares that a killed service did not get to, or got rid of."""
         for key in self.sidecar.shares(""):
-            share, at, stamp = key.partition("@")
-            if at and "!" not in share and not (self._own / "snapshots" / share / stamp).is_dir():
+            share, _, stamp = key.partition("@")
+            name, _, version = share.partition("!")
+            folder = (
+                self._own / "deleted" / name / version / "share" if version else self._own / "snapshots" / name / stamp
+            )
+            if (version or stamp) and not folder.is_dir():
                 self.sidecar.forget_share(key)
+
+
+def _names(folder: Path) -> list[str]:
+    return os.listdir(folder) if folder.is_dir() else []

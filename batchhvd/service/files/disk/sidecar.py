@@ -171,13 +171,19 @@ class Sidecar:
         self._run("DELETE FROM entry WHERE share = ?", share)
         self._run("DELETE FROM permission WHERE share = ?", share)
 
-    def rename_share(self, old: str, new: str) -> None:
-        """Gives all that is known of a share to one of another name, of which nothing is known."""
+    def forget_account(self, account: str) -> None:
+        """Drops what is known of an account and of all its shares."""
+        for table in ("entry", "permission"):
+            self._run(f"DELETE FROM {table} WHERE share >= ? AND share < ?", f"{account}/", f"{account}0")
+
+    def rename_all(self, old: str, new: str) -> None:
+        """Gives all that is known of a share and of its snapshots to one of another name, of which nothing is known."""
         with self._lock, self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             for table in ("entry", "permission"):
-                self._connection.execute(f"DELETE FROM {table} WHERE share = ?", (new,))
-                self._connection.execute(f"UPDATE {table} SET share = ? WHERE share = ?", (new, old))
+                self._connection.execute(f"DELETE FROM {table} {_ALL}", (new, f"{new}@", f"{new}A"))
+                statement = f"UPDATE {table} SET share = ? || substr(share, ?) {_ALL}"
+                self._connection.execute(statement, (new, len(old) + 1, old, f"{old}@", f"{old}A"))
 
     def move(self, share: str, old: str, new: str) -> None:
         """Moves what is known of an entry, and of all below it, to another path."""
@@ -212,6 +218,7 @@ class Sidecar:
             return self._connection.execute(statement, values).fetchone()
 
 
+_ALL = "WHERE (share = ? OR (share >= ? AND share < ?))"  # "A" follows "@", after which a snapshot's time stands
 _BELOW = "WHERE share = ? AND (path = ? OR (path >= ? AND path < ?))"  # "0" follows "/"
 
 

@@ -92,7 +92,7 @@ def set_properties(disk: Disk, request: Request) -> Response:
         if new or size is None:
             facts["content"] = new
         changes_size = size is not None and size != about.st_size
-        moment = written_at(request, about.st_mtime_ns, "now" if changes_size else "preserve")
+        moment = written_at(request, about.st_mtime_ns, "preserve")
         if size is not None and changes_size:
             os.ftruncate(fd, size)
         about = touch(fd, about, moment)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from attrs import frozen
 
 from batchhvd.service.files.disk.disk import Disk
+from batchhvd.service.files.disk.graves import VERSION
 from batchhvd.service.files.disk.sidecar import Facts
 from batchhvd.service.files.operations.properties import written
 from batchhvd.service.files.protocol.refusal import refusal
@@ -18,7 +17,6 @@ from batchhvd.service.files.protocol.request import Request, Target
 from batchhvd.service.files.protocol.response import Response
 
 _DAY = 86400.0
-_VERSION = re.compile(r"[0-9A-F]{16}")
 _EPOCH = 116444736000000000  # 1970 in the 100 nanoseconds since 1601 by which Azure counts versions
 
 
@@ -29,14 +27,12 @@ class Grave:
     Attributes:
         target: the share.
         version: what distinguishes it from others of its name.
-        folder: where it lies.
         about: what the system knows of its directory.
         facts: what is noted of it.
     """
 
     target: Target
     version: str
-    folder: Path
     about: os.stat_result
     facts: Facts
 
@@ -52,26 +48,17 @@ def bury(disk: Disk, target: Target, snapshots: Sequence[Target]) -> None:
             disk.remove(disk.share(snapshot), disk.key(snapshot))
         disk.remove(disk.share(target), disk.key(target))
         return
-    version = f"{_EPOCH + time.time_ns() // 100:016X}"
-    folder = disk.deleted(target) / version
-    (folder / "snapshots").mkdir(parents=True)
     about = disk.share(target).stat()
     disk.note(target, "", about, {**disk.facts(target, "", about), "deleted": disk.now(), "lease": None})
-    key = _key(target, version)
-    for snapshot in snapshots:
-        stamp = snapshot.snapshot
-        disk.rename(disk.share(snapshot), folder / "snapshots" / stamp, disk.key(snapshot), f"{key}@{stamp}")
-    disk.rename(disk.share(target), folder / "share", disk.key(target), key)
+    disk.bury(target, f"{_EPOCH + time.time_ns() // 100:016X}")
 
 
 def graves(disk: Disk, account: str) -> Iterator[Grave]:
     """Yields the deleted shares of an account that can be restored; removes those whose days are over."""
-    top = disk.deleted(Target(account))
-    for name in sorted(os.listdir(top)) if top.is_dir() else []:
-        for version in sorted(os.listdir(top / name)):
-            found = _grave(disk, Target(account, name), version)
-            if found is not None:
-                yield found
+    for target, version in list(disk.plots(account)):
+        found = _grave(disk, target, version)
+        if found is not None:
+            yield found
 
 
 def restore(disk: Disk, request: Request) -> Response:
@@ -79,39 +66,26 @@ def restore(disk: Disk, request: Request) -> Response:
     name, version = request.required("x-ms-deleted-share-name"), request.required("x-ms-deleted-share-version")
     if name != request.target.share:
         raise refusal("InvalidHeaderValue", "A share can only be restored under the name that it had.")
-    grave = _grave(disk, request.target, version) if _VERSION.fullmatch(version) else None
+    grave = _grave(disk, request.target, version) if VERSION.fullmatch(version) else None
     if grave is None:
         raise refusal("ShareNotFound", "No deleted share has this name and version.")
     if disk.share(request.target).exists():
-        raise refusal("ShareAlreadyExists", "Delete or rename it before the deleted one is restored.")
-    disk.share(request.target).parent.mkdir(parents=True, exist_ok=True)
-    key = _key(request.target, version)
-    facts: Facts = {**grave.facts, "deleted": 0.0}
-    disk.rename(grave.folder / "share", disk.share(request.target), key, disk.key(request.target))
-    disk.note(request.target, "", grave.about, facts)
-    for stamp in sorted(os.listdir(grave.folder / "snapshots")):
-        target = Target(request.target.account, name, snapshot=stamp)
-        disk.share(target).parent.mkdir(parents=True, exist_ok=True)
-        disk.rename(grave.folder / "snapshots" / stamp, disk.share(target), f"{key}@{stamp}", disk.key(target))
-    disk.discard(grave.folder)
-    return Response(201, written(grave.about, facts))
+        raise refusal("ShareAlreadyExists", "Delete it before the deleted one is restored.")
+    disk.restore(request.target, version)
+    disk.note(request.target, "", grave.about, {**grave.facts, "deleted": 0.0})
+    return Response(201, written(grave.about, grave.facts))
 
 
 def _grave(disk: Disk, target: Target, version: str) -> Grave | None:
-    folder, key = disk.deleted(target) / version, _key(target, version)
+    plot = disk.plot(target, version)
     try:
-        about = os.stat(folder / "share")
+        about = os.stat(plot.grave / "share")
     except FileNotFoundError:
         return None
-    facts = disk.sidecar.get(key, "", about.st_ino)
+    facts = disk.sidecar.get(plot.buried, "", about.st_ino)
     if disk.now() - facts.get("deleted", 0.0) < disk.kept_days * _DAY:
-        return Grave(target, version, folder, about, facts)
-    disk.discard(folder)
-    disk.sidecar.forget_share(key)
-    for stamp in disk.sidecar.shares(f"{key}@"):
-        disk.sidecar.forget_share(stamp)
+        return Grave(target, version, about, facts)
+    disk.discard(plot.grave)  # first: a grave of which nothing is noted would be restored at the next start
+    for key in disk.sidecar.shares(plot.buried):
+        disk.sidecar.forget_share(key)
     return None
-
-
-def _key(target: Target, version: str) -> str:
-    return f"{target.account}/{target.share}!{version}"
