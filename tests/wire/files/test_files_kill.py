@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 from azure.core.exceptions import AzureError
@@ -167,6 +168,7 @@ def test_what_was_confirmed_of_snapshots_leases_and_copies_is_there_after_a_kill
     process, share = start(root)
     source = chance.randbytes(300_000)
     share.get_file_client("source").upload_file(source)
+    seen: Counter[str] = Counter()
     for seed in range(KILLS):
         done = Round(share, seed)
         worker = threading.Thread(target=done.run)
@@ -177,11 +179,12 @@ def test_what_was_confirmed_of_snapshots_leases_and_copies_is_there_after_a_kill
         worker.join(60)
         process, share = start(root)
         done.check(share, source)
-        assert done.snapshots and done.copied and done.leased
+        seen += Counter(snapshots=len(done.snapshots), copies=len(done.copied), leases=len(done.leased))
         assert {path.stat().st_size for path in (root / ACCOUNT / "myshare").glob("copy*")} <= {len(source)}
         kept = {path.name for path in (root / ".files" / "snapshots" / ACCOUNT / "myshare").iterdir()}
         assert noted(root) == kept
         assert not list((root / ".files" / "staging").iterdir())
+    assert all(seen[each] for each in ("snapshots", "copies", "leases")), seen
     process.terminate()
     process.wait()
 

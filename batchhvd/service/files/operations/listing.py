@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from xml.etree.ElementTree import Element
 
 from attrs import frozen
@@ -29,23 +30,22 @@ from batchhvd.service.files.protocol.response import Response, xml_response
 _OF_SHARES = ("metadata", "snapshots", "deleted")
 _OF_ENTRIES = ("timestamps", "etag", "attributes", "permissionkey")
 
-Item = Callable[[], Element | None]
+Make = Callable[[str], Element | None]
+"""Returns the element of a name of a listing, or None if there is nothing to show."""
 
 
 def list_shares(disk: Disk, request: Request) -> Response:
     """Lists an account's shares in the order of their names, each with its snapshots if they are wanted."""
     account, include = disk.account(request.target), included(request.query, _OF_SHARES)
-    items: dict[str, Item] = {}
+    found: dict[str, Target | Grave] = {}
     for name in os.listdir(account) if account.is_dir() else []:
-        target = Target(request.target.account, name)
-        items[name] = _later(disk, target, include)
+        target = found[name] = Target(request.target.account, name)
         if "snapshots" in include:
             # A name's snapshots follow it, and none comes before a name that is longer.
-            items |= {f"{name}\0{each.snapshot}": _later(disk, each, include) for each in snapshots_of(disk, target)}
+            found |= {f"{name}\0{each.snapshot}": each for each in snapshots_of(disk, target)}
     if "deleted" in include:
-        found = graves(disk, request.target.account)
-        items |= {f"{grave.target.share}\1{grave.version}": _buried(disk, grave, include) for grave in found}
-    page, marker = _page(request, items)
+        found |= {f"{grave.target.share}\1{grave.version}": grave for grave in graves(disk, request.target.account)}
+    page, marker = _page(request, found, lambda name: _share_of(disk, found[name], include))
     place = {"ServiceEndpoint": endpoint(request)}
     return xml_response(xml.listing("Shares", page, marker, asked(request.query), place))
 
@@ -55,30 +55,29 @@ def list_entries(disk: Disk, request: Request) -> Response:
     include = included(request.query, _OF_ENTRIES)
     with tree.directory(disk.share(request.target), request.target.names) as place, os.scandir(place.fd) as entries:
         found = {entry.name: entry for entry in entries}
-        shown = _Shown(disk, request, place, include, disk.sidecar.children(disk.key(request.target), place.path))
-        page, marker = _page(request, {name: shown.item(entry) for name, entry in found.items()})
+        wants_notes = include or request.target.snapshot
+        notes = disk.sidecar.children(disk.key(request.target), place.path) if wants_notes else {}
+        shown = _Shown(disk.share(request.target), place, found, include, notes)
+        page, marker = _page(request, found, shown.element)
         where = {"ServiceEndpoint": endpoint(request), "ShareName": request.target.share}
         where["DirectoryPath"] = request.target.path
         if request.target.snapshot:
             where["ShareSnapshot"] = request.target.snapshot
-        document = xml.listing(
-            "Entries", page, marker, asked(request.query), where, {"DirectoryId": place.stat().st_ino}
-        )
-    return xml_response(document)
+        directory = {"DirectoryId": place.stat().st_ino}
+    return xml_response(xml.listing("Entries", page, marker, asked(request.query), where, directory))
 
 
-def _page(request: Request, items: dict[str, Item]) -> tuple[list[Element], str]:
+def _page(request: Request, names: Iterable[str], make: Make) -> tuple[list[Element], str]:
     """Returns one page of elements and where the next one begins.
 
     What went away meanwhile, and what is not shown at all, takes no place on a page, so that none with a next one is
     empty.
     """
-    names = following(items, request.query.get("prefix", ""), request.query.get("marker", ""))
     most = request.count("maxresults", PAGE, PAGE)
     page: list[Element] = []
     last = ""
-    for name in names:
-        element = items[name]()
+    for name in following(names, request.query.get("prefix", ""), request.query.get("marker", "")):
+        element = make(name)
         if element is None:
             continue
         if len(page) == most:
@@ -88,28 +87,20 @@ def _page(request: Request, items: dict[str, Item]) -> tuple[list[Element], str]
     return page, ""
 
 
-def _later(disk: Disk, target: Target, include: Sequence[str]) -> Item:
-    def item() -> Element | None:
-        try:
-            about, facts = share_facts(disk, target)
-        except ServiceError:  # deleted since the names were read
-            return None
-        head = {"Snapshot": target.snapshot} if target.snapshot else {}
-        return _share(disk, target.share, head, about, facts, include, {})
-
-    return item
-
-
-def _buried(disk: Disk, grave: Grave, include: Sequence[str]) -> Item:
-    def item() -> Element | None:
+def _share_of(disk: Disk, found: Target | Grave, include: Sequence[str]) -> Element | None:
+    if isinstance(found, Grave):
         more = {
-            "DeletedTime": http_date(int(grave.facts.get("deleted", 0.0) * 1e9)),
-            "RemainingRetentionDays": grave.days_left(disk),
+            "DeletedTime": http_date(int(found.facts.get("deleted", 0.0) * 1e9)),
+            "RemainingRetentionDays": found.days_left(disk),
         }
-        head = {"Deleted": "true", "Version": grave.version}
-        return _share(disk, grave.target.share, head, grave.about, grave.facts, include, more)
-
-    return item
+        head = {"Deleted": "true", "Version": found.version}
+        return _share(disk, found.target.share, head, found.about, found.facts, include, more)
+    try:
+        about, facts = share_facts(disk, found)
+    except ServiceError:  # deleted since the names were read
+        return None
+    head = {"Snapshot": found.snapshot} if found.snapshot else {}
+    return _share(disk, found.share, head, about, facts, include, {})
 
 
 def _share(
@@ -131,7 +122,7 @@ def _share(
         "EnabledProtocols": "SMB",
         **more,
     }
-    metadata = facts.get("metadata", {})
+    metadata = xml.elements(facts.get("metadata", {}))
     return xml.share(name, head, told, {"Metadata": metadata} if "metadata" in include and metadata else {})
 
 
@@ -139,33 +130,30 @@ def _share(
 class _Shown:
     """How the entries of one directory are shown."""
 
-    disk: Disk
-    request: Request
+    share: Path
     place: Spot
+    found: Mapping[str, os.DirEntry[str]]
     include: Sequence[str]
     notes: Rows
 
-    def item(self, entry: os.DirEntry[str]) -> Item:
-        """Returns what gives an entry's element, or None if it is neither a file nor a directory.
+    def element(self, name: str) -> Element | None:
+        """Returns an entry's element, or None if it is neither a file nor a directory.
 
         A link shows as the file that it leads to. One that leads to a directory is left out: otherwise a client that
         copies or deletes a tree would walk in circles, or empty the directory that the link names.
         """
-
-        def element() -> Element | None:
-            about = tree.look(self.disk.share(self.request.target), self.place, entry)
-            if about is None or (stat.S_ISDIR(about.st_mode) and entry.is_symlink()):
-                return None
-            facts = self._facts(entry.name, about)
-            kind = "Directory" if stat.S_ISDIR(about.st_mode) else "File"
-            told: dict[str, object] = {"Content-Length": about.st_size} if kind == "File" else {}
-            if "timestamps" in self.include:
-                told |= {**timestamps(about, facts), "Last-Modified": http_date(about.st_mtime_ns)}
-            if "etag" in self.include:
-                told["Etag"] = etag(about, facts)
-            return xml.entry(kind, entry.name, file_id(about, facts), told, self._rest(about, facts))
-
-        return element
+        entry = self.found[name]
+        about = tree.look(self.share, self.place, entry)
+        if about is None or (stat.S_ISDIR(about.st_mode) and entry.is_symlink()):
+            return None
+        facts = self._facts(name, about)
+        kind = "Directory" if stat.S_ISDIR(about.st_mode) else "File"
+        told: dict[str, object] = {"Content-Length": about.st_size} if kind == "File" else {}
+        if "timestamps" in self.include:
+            told |= {**timestamps(about, facts), "Last-Modified": http_date(about.st_mtime_ns)}
+        if "etag" in self.include:
+            told["Etag"] = etag(about, facts)
+        return xml.entry(kind, name, file_id(about, facts), told, self._rest(about, facts))
 
     def _rest(self, about: os.stat_result, facts: Facts) -> dict[str, object]:
         rest: dict[str, object] = {}
@@ -176,5 +164,5 @@ class _Shown:
         return rest
 
     def _facts(self, name: str, about: os.stat_result) -> Facts:
-        noted = self.notes.get(stored("/".join([*self.place.names, name])))
+        noted = self.notes.get(stored("/".join([*self.place.names, name]))) if self.notes else None
         return noted[1] if noted and same_inode(noted[0], about.st_ino) else Facts()

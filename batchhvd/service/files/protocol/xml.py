@@ -22,26 +22,33 @@ _DOCUMENT_BYTES = 1 << 16  # of a document that a request brings
 
 def document(root: Element) -> bytes:
     """Returns a tree as a document."""
-    text: bytes = tostring(root, encoding="utf-8", xml_declaration=False)
-    return _HEAD + text
+    text: str = tostring(root, encoding="unicode")
+    return _HEAD + text.encode()
 
 
 def add(parent: Element, name: str, text: object = None) -> Element:
     """Adds an element with a text, in which U+FFFD stands for characters that XML cannot hold."""
     element = SubElement(parent, name)
-    if text is not None:
+    if type(text) is int:
+        element.text = str(text)
+    elif text is not None:
         element.text = _UNWRITABLE.sub("\ufffd", str(text))
     return element
 
 
 def add_all(parent: Element, values: Mapping[str, object]) -> Element:
-    """Adds an element for each name and value; a mapping becomes an element that holds its own."""
+    """Adds an element for each name and value; a dictionary becomes an element that holds its own."""
     for name, value in values.items():
-        if isinstance(value, Mapping):
+        if type(value) is dict:
             add_all(add(parent, name), value)
-        elif _ELEMENT.fullmatch(name):  # metadata that an earlier version took under a name that is none
+        else:
             add(parent, name, value)
     return parent
+
+
+def elements(values: Mapping[str, str]) -> dict[str, str]:
+    """Returns those values whose names elements can have; an earlier version took metadata under any name."""
+    return {name: value for name, value in values.items() if _ELEMENT.fullmatch(name)}
 
 
 def tree(name: str, values: Mapping[str, object]) -> bytes:
