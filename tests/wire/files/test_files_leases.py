@@ -7,11 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.storage.fileshare import ContentSettings, NTFSAttributes, ShareClient
 
-from tests.wire.files.conftest import Service, code
+from tests.wire.files.conftest import ACCOUNT, Service, code
 
 ID, OTHER_ID = "00000000-1111-2222-3333-444444444444", "44444444-3333-2222-1111-000000000000"
 
@@ -147,3 +148,16 @@ def test_a_read_only_file_is_not_written_by_requests(share: ShareClient, folder:
     file.set_http_headers(content_settings=ContentSettings(), file_attributes=NTFSAttributes(read_only=True))
     file.set_http_headers(content_settings=ContentSettings(), file_attributes="None")
     file.delete_file()
+
+
+def test_clients_of_before_the_leases_are_told_of_none(service: Service, share: ShareClient, web: httpx.Client) -> None:
+    share.get_file_client("f").upload_file(b"1")
+    link = service.files.sas(ACCOUNT, share.share_name, "", "r", 4e9)
+    for path, version, told in (
+        ("/f?", "2018-03-28", False),
+        ("/f?", "2019-02-02", True),
+        ("?restype=share&", "2019-12-12", False),
+        ("?restype=share&", "2020-02-10", True),
+    ):
+        answer = web.get(f"{share.url}{path}{link}", headers={"x-ms-version": version})
+        assert ("x-ms-lease-state" in answer.headers, answer.status_code) == (told, 200)

@@ -38,8 +38,10 @@ def is_locked(facts: Facts, now: float) -> bool:
     return state(facts.get("lease"), now) in ("leased", "breaking")
 
 
-def lease_headers(facts: Facts, now: float) -> dict[str, str]:
-    """Returns what reads tell of a lease."""
+def lease_headers(request: Request, facts: Facts, now: float, since: str) -> dict[str, str]:
+    """Returns what reads tell of a lease, to clients of the version ``since`` and later; older ones fail on it."""
+    if not request.knows(since):
+        return {}
     return {f"x-ms-lease-{name}": value for name, value in lease_words(facts, now).items()}
 
 

@@ -25,6 +25,7 @@ _CONTENT = {
     "x-ms-content-md5": "content-md5",
     "x-ms-cache-control": "cache-control",
 }
+_FILE_LEASES = "2019-02-02"  # the version that brought them
 _SECOND = 10**9
 
 
@@ -75,14 +76,14 @@ def read_headers(about: os.stat_result, facts: Facts, parent: int) -> dict[str, 
     return {**headers, **metadata(facts)}
 
 
-def shown(about: os.stat_result, facts: Facts, parent: int, now: float) -> dict[str, str]:
+def shown(request: Request, about: os.stat_result, facts: Facts, parent: int, now: float) -> dict[str, str]:
     """Returns the headers of a read of a file: also the content's headers, the lease, the last copy."""
     return {
         "content-type": "application/octet-stream",
         **facts.get("content", {}),
         **read_headers(about, facts, parent),
         "x-ms-type": "File",
-        **lease_headers(facts, now),
+        **lease_headers(request, facts, now, since=_FILE_LEASES),
         **facts.get("copy", {}),
     }
 

@@ -31,7 +31,7 @@ def read(disk: Disk, request: Request) -> Response:
         about = os.fstat(fd)
         facts = disk.facts(request.target, place.path, about)
         check_lease(request, facts, disk.now(), needed=False)
-        headers = shown(about, facts, parent, disk.now()) | overrides(request.query)
+        headers = shown(request, about, facts, parent, disk.now()) | overrides(request.query)
         answer = _content(request, fd, about, facts, headers)
         handed_over = isinstance(answer.body, Stretch)
         return answer
@@ -45,7 +45,7 @@ def properties(disk: Disk, request: Request) -> Response:
     with tree.file(disk.share(request.target), names_of(request)) as (fd, place):
         about = os.fstat(fd)
         facts = disk.facts(request.target, place.path, about)
-        headers = {**shown(about, facts, place.parent_id(), disk.now()), **overrides(request.query)}
+        headers = {**shown(request, about, facts, place.parent_id(), disk.now()), **overrides(request.query)}
     check_lease(request, facts, disk.now(), needed=False)
     if not check_conditions(request, about, facts):
         return Response(304, written(about, facts))

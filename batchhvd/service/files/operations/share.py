@@ -20,6 +20,8 @@ from batchhvd.service.files.protocol.response import Response, xml_response
 
 QUOTA = 5120  # GiB, Azure's default
 _MOST_QUOTA = 102400
+_SHARE_LEASES = "2020-02-10"  # the version that brought them
+_IN_BYTES = "2018-11-09"  # the version since which statistics count bytes, not GiB
 TIER = "TransactionOptimized"
 _TIERS = {tier.lower(): tier for tier in (TIER, "Hot", "Cool")}
 
@@ -48,7 +50,8 @@ def properties(disk: Disk, request: Request) -> Response:
         "x-ms-enabled-protocols": "SMB",
         "x-ms-has-immutability-policy": "false",
     }
-    return Response(200, {**written(about, facts), **metadata(facts), **told, **lease_headers(facts, disk.now())})
+    lease = lease_headers(request, facts, disk.now(), since=_SHARE_LEASES)
+    return Response(200, {**written(about, facts), **metadata(facts), **told, **lease})
 
 
 def read_metadata(disk: Disk, request: Request) -> Response:
@@ -95,7 +98,8 @@ def stats(disk: Disk, request: Request) -> Response:
     """Returns how much disk space a share takes."""
     about, facts = checked(disk, request)
     size = usage(disk.share(request.target))
-    return xml_response(xml.tree("ShareStats", {"ShareUsageBytes": size}), written(about, facts))
+    told = {"ShareUsageBytes": size} if request.knows(_IN_BYTES) else {"ShareUsage": -(-size >> 30)}
+    return xml_response(xml.tree("ShareStats", told), written(about, facts))
 
 
 def share_facts(disk: Disk, target: Target) -> tuple[os.stat_result, Facts]:

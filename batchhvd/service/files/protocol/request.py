@@ -96,6 +96,10 @@ class Request:
         """Returns a header's value, or the default if it is absent."""
         return self.headers.get(name, default)
 
+    def knows(self, version: str) -> bool:
+        """Says whether the client speaks a version or a later one; one that names none speaks today's."""
+        return self.header("x-ms-version", version) >= version
+
     def required(self, name: str) -> str:
         """Returns a header's value; refuses the request if it is absent."""
         if name not in self.headers:
