@@ -4,7 +4,8 @@
 #   make test        everything that CI checks
 #
 # While you work: make unit (seconds), make lint, make docs, make notebooks; make azure PINS=oldest tests with the oldest
-# Azure packages that setup.cfg allows, make release builds the wheel and runs the tutorial from it.
+# Azure packages that setup.cfg allows, make upstream runs Microsoft's tests of its file client against the service, make
+# release builds the wheel and runs the tutorial from it.
 #
 # Each does its own set-up once, in a .venv of this checkout, and says what it does. PYTHON=python3.12 takes another Python.
 
@@ -31,11 +32,11 @@ PY := $(VENV)/bin/python
 SAY = @printf '\033[1m== %s\033[0m\n'
 PIP := PYTHONWARNINGS=ignore $(PY) -m pip install --quiet --disable-pip-version-check --no-warn-script-location
 
-.PHONY: help tutorial test lint unit docs notebooks azure release clean
+.PHONY: help tutorial test lint unit docs notebooks azure upstream release clean
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n 's/^# \{0,1\}//; 1,9p' Makefile
+	@sed -n 's/^# \{0,1\}//; 1,10p' Makefile
 
 tutorial: $(VENV)/.runtime $(VENV)/.horovod
 	@$(PY) -m batchhvd tutorial --engine $(ENGINE) --dataset $(DATASET) \
@@ -65,6 +66,10 @@ notebooks: $(VENV)/.test $(VENV)/.horovod
 azure: .venv-azure-$(PINS)/.done
 	$(SAY) 'the client and the service with the $(PINS) Azure packages'
 	@.venv-azure-$(PINS)/bin/python -m pytest -n $(WORKERS) --dist loadfile tests/unit tests/wire --ignore=tests/unit/trainer $(ARGS)
+
+upstream: .venv-upstream/.done
+	$(SAY) "Microsoft's tests of azure-storage-file-share against the file service"
+	@.venv-upstream/bin/python -m tests.upstream.run $(ARGS)
 
 release: $(VENV)/.runtime
 	$(SAY) 'source archive and wheel, and the tutorial from the wheel'
@@ -109,6 +114,14 @@ $(VENV)/.docs: setup.cfg $(VENV)/.runtime
 	@$(PYTHON) -m venv .venv-azure-$*
 	@sed -nE $(if $(filter oldest,$*),'s/^    (azure-[a-z-]+|msrest)>=([0-9.]+).*/\1==\2/p',/none/p) setup.cfg > .venv-azure-$*/constraints.txt
 	@.venv-azure-$*/bin/python -m pip install --quiet --disable-pip-version-check -c .venv-azure-$*/constraints.txt -e '.[service,test]'
+	@touch $@
+
+# Microsoft's tests need the client that they belong to, its asynchronous side, and the blob client.
+.venv-upstream/.done: setup.cfg
+	$(SAY) "Python environment for Microsoft's tests"
+	@$(PYTHON) -m venv .venv-upstream
+	@.venv-upstream/bin/python -m pip install --quiet --disable-pip-version-check -e '.[service]' azure-storage-file-share==12.27.1 \
+	  azure-storage-blob azure-storage-extensions aiohttp pytest pytest-asyncio pytest-timeout
 	@touch $@
 
 # One build serves every Keras backend that is installed when it runs; the wheel stays in the user's cache.

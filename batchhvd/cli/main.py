@@ -74,6 +74,7 @@ def main_group(
 for command in (
     service.serve,
     service.status,
+    service.emulate,
     tutorial.tutorial,
     doctor.doctor,
     script.run,

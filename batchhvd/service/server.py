@@ -13,14 +13,14 @@ from starlette.types import ASGIApp
 Socket = socket.socket
 
 
-def listen(port: int) -> Socket:
-    """Returns a listening socket on the loopback interface; port 0 takes a free one."""
+def listen(port: int, host: str = "127.0.0.1") -> Socket:
+    """Returns a listening socket, on the loopback interface unless told; port 0 takes a free one."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     # An answer leaves in two pieces. Without this the second one waits 40 ms for the client's acknowledgement;
     # connections inherit it.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    listener.bind(("127.0.0.1", port))
+    listener.bind((host, port))
     listener.listen(512)
     listener.setblocking(False)
     return listener

@@ -27,6 +27,9 @@ class FileService(Protocol):
     def directory(self, account: str, share: str) -> Path | None:
         """Returns the directory of a share, or None if the share does not exist."""
 
+    def forget(self, account: str) -> None:
+        """Deletes what is kept beside the shares of an account that does not exist any more."""
+
 
 @frozen
 class Here:

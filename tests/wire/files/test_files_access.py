@@ -88,7 +88,7 @@ def test_host_style_is_served_and_signed_like_path_style(
     url = f"http://{ACCOUNT}.file.core.windows.net:{service.url.rpartition(':')[2]}"
     client = ShareServiceClient(url, AzureNamedKeyCredential(ACCOUNT, KEY), **CLIENT)
     file = client.get_share_client(share.share_name).get_file_client("f ü+%.txt")
-    file.upload_file(b"by host", metadata={"a-b": "1", "ab": "2"})
+    file.upload_file(b"by host", metadata={"a_b": "1", "ab": "2"})
     assert (folder / "f ü+%.txt").read_bytes() == b"by host"
     assert file.download_file().readall() == b"by host"
     assert share.share_name in [found.name for found in client.list_shares()]
