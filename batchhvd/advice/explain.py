@@ -63,7 +63,7 @@ class JobFacts:
         cluster: what is known of its cluster, None if that is gone.
         script: the script's path, or "".
         restarted: when the service was last started, if that is known.
-        log: reads the end of one of its log files; "" if it does not exist.
+        log: reads the end of its log files of a name or pattern; "" if there are none.
     """
 
     id: str
@@ -142,6 +142,7 @@ def _running(facts: JobFacts) -> Verdict:
     evidence = _texts(facts.errors)
     if facts.restarted and facts.started and facts.restarted > facts.started:
         evidence.append(f"the service was started again at {facts.restarted:%H:%M:%S}; the job kept running")
+    evidence += [line for line in facts.log("execution-*.log").splitlines() if "have waited for" in line][-1:]
     remedy = Remedy(
         "job.stream() follows it, job.wait() waits for its end",
         f"batchhvd job logs {facts.name} follows it, batchhvd job wait {facts.name} waits for its end",
@@ -178,7 +179,7 @@ def _why(cause: Cause, reason: Reason, facts: JobFacts) -> str:
         return f"{when} and found that the job's ranks were gone: {said}"
     if cause is Cause.SCRIPT_MISSING:
         return f"{reason.details.get('Path') or facts.script} does not exist on the node: {said}"
-    if cause is Cause.RANK_FAILED and _signal(reason):
+    if cause is Cause.RANK_FAILED and _signal(reason) and _signal(reason).removeprefix("signal ") not in said:
         return f"{said} ({_signal(reason)})"
     return said
 

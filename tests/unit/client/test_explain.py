@@ -179,3 +179,17 @@ def test_the_command_line_is_told_commands(state: str) -> None:
     assert "batchhvd job" in waiting.next and "cifar" in waiting.next and "(" not in waiting.next
     assert "batchhvd job submit" in of_cluster(CLUSTER).for_shell().next
     assert "batchhvd cluster resize nc6 --target" in of_cluster(evolve(CLUSTER, counts={})).for_shell().next
+
+
+def test_a_rank_that_others_wait_for_is_shown_while_the_job_runs() -> None:
+    lines = {
+        "execution-*.log": "2026-11-27T12:00:01Z rank 0 started\n"
+        "2026-11-27T12:00:40Z the other ranks have waited for rank 1 for more than 7 s, says Horovod\n"
+    }
+    verdict = of_job(evolve(JOB, state="running", log=lambda name: lines.get(name, "")))
+    assert verdict.evidence[-1].endswith("Z the other ranks have waited for rank 1 for more than 7 s, says Horovod")
+
+
+def test_a_signal_that_the_service_names_is_not_told_twice() -> None:
+    verdict = failed("RankFailed", "Rank 1 was killed by SIGKILL on node a.", Rank="1", Signal="9")
+    assert verdict.why == "Rank 1 was killed by SIGKILL on node a"
