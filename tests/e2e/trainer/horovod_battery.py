@@ -39,7 +39,7 @@ from batchhvd.trainer.checkpoint_callback import SaveCheckpoints
 from batchhvd.trainer.hvd import callbacks
 from batchhvd.trainer.hvd import optimizer as layers
 from batchhvd.trainer.hvd.world import world
-from batchhvd.trainer.measure import parity, ranks
+from batchhvd.trainer.measure import parity, parity_cases, ranks
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -512,6 +512,22 @@ def check_parity() -> object:
     real = hvd.DistributedOptimizer
     setattr(hvd, "DistributedOptimizer", lambda optimizer: optimizer)  # noqa: B010  # mypy knows what the name is
     facts["without"] = measured()
+    setattr(hvd, "DistributedOptimizer", real)  # noqa: B010
+    return facts
+
+
+def check_parity_cases() -> object:
+    """More kinds of training; and one of two optimizers without its exchange, which is named."""
+
+    def measured(name: str) -> object:
+        found = parity_cases.measure_case(name)
+        return None if found is None else {"holds": found.holds, "broken": found.broken, "text": str(found)}
+
+    facts = {name: measured(name) for name in parity_cases.cases()}
+    real = hvd.DistributedOptimizer
+    silent = lambda one: one if isinstance(one, keras.optimizers.SGD) else real(one)  # noqa: E731
+    setattr(hvd, "DistributedOptimizer", silent)  # noqa: B010  # mypy knows what the name is
+    facts["without"] = measured("two optimizers")
     setattr(hvd, "DistributedOptimizer", real)  # noqa: B010
     return facts
 
