@@ -117,7 +117,7 @@ $(VENV)/.docs: setup.cfg $(VENV)/.runtime
 	@touch $@
 
 # One build serves every Keras backend that is installed when it runs; the wheel stays in the user's cache.
-$(VENV)/.horovod: $(VENV)/.runtime $(if $(filter test lint models notebooks,$(MAKECMDGOALS)),$(VENV)/.test)
+$(VENV)/.horovod: batchhvd/trainer/install/source.py $(VENV)/.runtime $(if $(filter test lint models notebooks,$(MAKECMDGOALS)),$(VENV)/.test)
 	$(SAY) 'Horovod (built once, then kept in the cache)'
 	@if $(PY) -c 'import tensorflow' 2>/dev/null; then $(PY) -m batchhvd.trainer.install; else echo 'no Keras backend here: nothing to build for'; fi
 	@touch $@
