@@ -13,6 +13,7 @@
     │   └── JobFailedError      a job failed or was terminated
     ├── SpecError               (also ValueError) job.json, cluster.json or arguments
     ├── EngineError             an engine's command failed, or the engine does not support it
+    │   ├── EngineBusyError     it cannot take a task at the moment; the same request may succeed later
     │   └── EngineMissingError  (also ImportError) the engine's programs are not installed
     └── HorovodMissingError     (also ImportError) training needs Horovod, which is not installed
         └── HorovodBrokenError  Horovod is not built for this Keras backend
@@ -221,6 +222,18 @@ class EngineError(BatchHvdError):
         self.command = command
         self.exit_code = exit_code
         self.output = output
+
+
+class EngineBusyError(EngineError):
+    """The engine cannot take a task at the moment, or has not answered yet; the same request may succeed later.
+
+    Attributes:
+        again: after how many seconds to try again, or None to leave the pause to the caller.
+    """
+
+    def __init__(self, message: str, *, engine: str = "", command: str = "", again: float | None = None) -> None:
+        super().__init__(message, engine=engine, command=command)
+        self.again = again
 
 
 class EngineMissingError(EngineError, ImportError):

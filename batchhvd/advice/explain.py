@@ -234,6 +234,8 @@ def _waits(facts: JobFacts, cluster: ClusterFacts) -> tuple[Cause, str, Remedy]:
     """Says what a job waits for on its cluster, and what to do about it."""
     named, shell = f"cluster {cluster.name!r}", f"batchhvd cluster resize {cluster.name} --target"
     wait = Remedy("job.wait('running')", f"batchhvd job wait {facts.name} --until running")
+    if any(error.details.get("By") == "engine" for error in facts.errors):
+        return Cause.WAITING_FOR_ENGINE, "what runs the jobs of the service has not started it yet", wait
     if cluster.target < facts.nodes:
         remedy = Remedy(f"cluster.resize({facts.nodes})", f"{shell} {facts.nodes}")
         return Cause.CLUSTER_TOO_SMALL, f"{named} is set to {cluster.target} at most", remedy

@@ -15,7 +15,7 @@ from batchhvd.node.place import TaskPlace, expand, horovod_variables
 from batchhvd.node.processes import end_all
 from batchhvd.node.records import has_ended, node_path, read_node, read_task
 from batchhvd.node.state import NodeState, StopReason
-from batchhvd.node.supervisor import FolderGoneError, StoppedError, Supervisor
+from batchhvd.node.supervisor import GRACE, FolderGoneError, StoppedError, Supervisor
 from batchhvd.node.watchdog import Watchdog
 
 TYPE_CHECKING = False
@@ -53,7 +53,12 @@ class Node:
         self.watchdog = Watchdog(self.journal, self.children, task.get("stall_seconds"), task["stall_action"])
         doubt = 0.0 if loopback else _DOUBT
         self.supervisor = Supervisor(
-            self.journal, self.watchdog, self.children, limit=task["wall_seconds"], doubt=doubt
+            self.journal,
+            self.watchdog,
+            self.children,
+            limit=task["wall_seconds"],
+            doubt=doubt,
+            grace=task.get("grace") or GRACE,
         )
         self._preparation: Preparation | None = None
         self._began: int | None = None  # when the ranks were started

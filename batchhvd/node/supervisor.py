@@ -10,7 +10,7 @@ import socket
 import time
 
 from batchhvd.node.output import PARTIAL
-from batchhvd.node.processes import descendants, in_session, send
+from batchhvd.node.processes import descendants, in_session, leave_to_ranks, send
 from batchhvd.node.state import StopReason
 
 TYPE_CHECKING = False
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from batchhvd.node.output import OutputPipe
     from batchhvd.node.watchdog import Watchdog
 
-_GRACE = 3.0  # seconds between SIGTERM and SIGKILL
+GRACE = 3.0
+"""Seconds between SIGTERM and SIGKILL, if the task does not say."""
 _VICTIM = 2.0  # seconds in which the rank is found that others have lost, perhaps by another node
 _BEAT = 0.2  # seconds between two looks at stop.json
 
@@ -44,13 +45,21 @@ class Supervisor:
         children: the node's children, shared with the watchdog.
         limit: the task's time limit in seconds, or None.
         doubt: seconds after which a failure counts as the rank's own; a batch system signals ranks and runner together.
+        grace: seconds between SIGTERM and SIGKILL.
     """
 
     def __init__(
-        self, journal: Journal, watchdog: Watchdog, children: list[Child], *, limit: float | None, doubt: float
+        self,
+        journal: Journal,
+        watchdog: Watchdog,
+        children: list[Child],
+        *,
+        limit: float | None,
+        doubt: float,
+        grace: float,
     ) -> None:
         self.journal, self.watchdog, self.children = journal, watchdog, children
-        self.limit, self.doubt = limit, doubt
+        self.limit, self.doubt, self.grace = limit, doubt, grace
         self.started = time.monotonic()
         self.suspect: Child | None = None  # the first rank that failed, until it is certain that nobody ended it
         self._asked = ""  # the signal by which this runner was told to end
@@ -66,6 +75,7 @@ class Supervisor:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._ask)
+        leave_to_ranks()
         self._selector.register(self._bell, selectors.EVENT_READ, None)
 
     def _ask(self, number: int, _frame: object) -> None:
@@ -187,7 +197,7 @@ class Supervisor:
             if self.journal.is_stopped:
                 self._stopping = now
                 self._end_children()
-        elif now - self._stopping > _GRACE:
+        elif now - self._stopping > self.grace:
             send(descendants(os.getpid()), signal.SIGKILL)
 
     def _judge(self, now: float) -> None:

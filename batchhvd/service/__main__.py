@@ -12,7 +12,7 @@ import time
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
-from batchhvd.engines.base import load
+from batchhvd.engines.fleet import Fleet
 from batchhvd.errors import EngineError
 from batchhvd.service import app, process, root_folder, server
 from batchhvd.service.files.app import Files
@@ -90,7 +90,8 @@ class Service:
         self._wake, self._stop = threading.Event(), threading.Event()
         self._activity = process.Activity(lambda: bool(self._store.active()))
         site = Site(sys.executable, options.prepare, str(root / "layers"), directories=options.allow_directory)
-        scheduler = Scheduler(self._store, root, load(options.engine, **dict(options.option)), site=site)
+        engine = Fleet(options.engine, dict(options.option), root / "engines.json")
+        scheduler = Scheduler(self._store, root, engine, site=site)
         self._thread = threading.Thread(
             target=process.schedule, args=(scheduler, self._wake, self._stop), name="scheduler"
         )

@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from batchhvd.engines.base import ENDED, Engine, Launch, Status, Task, TaskState
-from batchhvd.errors import BatchHvdError
+from batchhvd.errors import BatchHvdError, EngineBusyError
 from batchhvd.service.mounts import links
 from batchhvd.service.mounts import model as mounts
 from batchhvd.service.mounts.model import MountPoint
 from batchhvd.service.scheduler import layout, nodes
 from batchhvd.service.scheduler import task as job_task
+from batchhvd.service.scheduler.backoff import Backoff
 from batchhvd.service.scheduler.layout import TaskLayout
 from batchhvd.service.scheduler.task import Site
 from batchhvd.service.store.cluster import StoredCluster
@@ -25,8 +26,9 @@ log = logging.getLogger("batchhvd.service.scheduler.setup_task")
 class Setups:
     """Brings the nodes of clusters from "preparing" to "idle", or to "unusable" when their setup fails."""
 
-    def __init__(self, store: Store, root: Path, engine: Engine, site: Site) -> None:
+    def __init__(self, store: Store, root: Path, engine: Engine, site: Site, backoff: Backoff) -> None:
         self._store, self._root, self._engine, self._site = store, root, engine, site
+        self._backoff = backoff
 
     def follow(self, cluster: StoredCluster, now: float) -> StoredCluster:
         """Moves the preparing nodes of a cluster one step and returns it as it is now."""
@@ -60,7 +62,7 @@ class Setups:
         if cluster.is_deleting or name in cluster.leaving:
             return self._end(name, handle)
         if not handle:
-            return self._begin(cluster, name)
+            return None if self._backoff.holds(now) else self._begin(cluster, name, now)
         status = self._engine.status([handle])[handle]
         if status.state == TaskState.SUCCEEDED:
             return lambda cluster: nodes.ready(cluster, name, now)
@@ -73,13 +75,18 @@ class Setups:
             return None
         return lambda cluster: nodes.dropped(cluster, name)
 
-    def _begin(self, cluster: StoredCluster, name: str) -> Callable[[StoredCluster], StoredCluster]:
+    def _begin(self, cluster: StoredCluster, name: str, now: float) -> Callable[[StoredCluster], StoredCluster] | None:
         try:
             laid = self._laid(cluster, name)
             layout.lay(laid)
             handle = self._engine.submit(laid.task)
+        except EngineBusyError as error:
+            log.warning("the setup task on %s is tried again later: %s", name, error)
+            self._backoff.refused(name, error, now)
+            return None
         except Exception as error:  # whatever it is, this node cannot be used, and no other suffers
             return _unusable(name, f"The setup task on {name} did not start: {error}")
+        self._backoff.taken(name)
         return lambda cluster: nodes.begun(cluster, name, handle)
 
     def _laid(self, cluster: StoredCluster, name: str) -> TaskLayout:

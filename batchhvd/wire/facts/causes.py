@@ -16,6 +16,7 @@ class Cause(WireWord):
 
     SUCCEEDED = "succeeded"
     RUNNING = "running"
+    WAITING_FOR_ENGINE = "waiting in the engine's own queue"
     WAITING_FOR_NODES = "waiting for idle nodes"
     WAITING_FOR_RESIZE = "waiting for the cluster to resize"
     CLUSTER_TOO_SMALL = "cluster too small"

@@ -180,6 +180,22 @@ def test_gpus_are_dealt_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert own.devices(3, 1)["CUDA_VISIBLE_DEVICES"] == "0"
 
 
+def test_the_gpus_that_a_batch_system_chose_are_dealt_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asks = {"AZ_BATCHAI_NUM_GPUS": "4"}
+    monkeypatch.setattr(place, "gpus", lambda: ["/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia2", "/dev/nvidia3"])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,GPU-7d")
+    one = place_of(tmp_path, environment=asks)
+    assert one.devices(4, 0) == {"AZ_BATCHAI_NUM_GPUS": "2", "CUDA_VISIBLE_DEVICES": "2"}
+    assert one.devices(5, 1)["CUDA_VISIBLE_DEVICES"] == "GPU-7d"
+    assert place_of(tmp_path, launch="mpi", environment=asks).devices(0, 0)["CUDA_VISIBLE_DEVICES"] == "2,GPU-7d"
+    monkeypatch.setattr(place, "gpus", lambda: [])  # other makers' device files have other names
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    monkeypatch.setenv("ROCR_VISIBLE_DEVICES", "1,3")
+    assert one.devices(5, 1) == {"AZ_BATCHAI_NUM_GPUS": "2", "ROCR_VISIBLE_DEVICES": "3"}
+    monkeypatch.setenv("ROCR_VISIBLE_DEVICES", "")
+    assert one.devices(5, 1) == {"AZ_BATCHAI_NUM_GPUS": "0", "ROCR_VISIBLE_DEVICES": ""}
+
+
 def test_a_rank_that_no_node_has_is_refused() -> None:
     assert horovod_variables(2, (2, 1), ("a", "b"))["HOROVOD_HOSTNAME"] == "b"
     with pytest.raises(ValueError, match="rank must be below 3"):
