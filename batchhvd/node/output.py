@@ -124,8 +124,8 @@ def keep(folder: Path, target: Path, since: int) -> list[str]:
 
 def _is_newer(path: Path, since: int) -> bool:
     """Whether a file, or a file within a directory, was written since a moment."""
-    if path.is_symlink():
-        return False
+    if path.is_symlink():  # one that leads out of the directory would lead to nothing
+        return not os.path.isabs(os.readlink(path)) and path.lstat().st_ctime_ns >= since
     if path.is_dir():
         return any(_is_newer(inner, since) for inner in path.iterdir())
     return path.is_file() and path.stat().st_ctime_ns >= since

@@ -179,17 +179,19 @@ def test_a_rank_that_lost_another_one_is_named_if_there_is_no_other(world: Live)
 
 def test_what_ranks_write_into_their_working_directory_is_kept(world: Live) -> None:
     # Before this was checked: it was removed with a job that "succeeded".
-    write = "mkdir -p sub; echo weights > sub/checkpoint-$HOROVOD_RANK.h5; echo é > ü.txt; ln -s / link"
+    write = (
+        "mkdir -p sub; echo weights > sub/checkpoint-$HOROVOD_RANK.h5; echo é > ü.txt; ln -s / out; ln -s sub latest"
+    )
     world.command("j", f"{write}; exit 0", nodes=2)
     assert world.ended("j") == "succeeded"
     first, second = (f"work-{node}" for node in world.of("j").private["nodes"])
     kept = {path.relative_to(world.logs("j")).as_posix() for path in world.logs("j").rglob("work-*/**/*")}
     assert kept == {
-        *(f"{first}/sub", f"{first}/sub/checkpoint-0.h5", f"{first}/ü.txt"),
-        *(f"{second}/sub", f"{second}/sub/checkpoint-1.h5", f"{second}/ü.txt"),
+        *(f"{first}/latest", f"{first}/sub", f"{first}/sub/checkpoint-0.h5", f"{first}/ü.txt"),
+        *(f"{second}/latest", f"{second}/sub", f"{second}/sub/checkpoint-1.h5", f"{second}/ü.txt"),
     }
     said = world.log("j", f"execution-{first.removeprefix('work-')}.log")
-    assert f"its files are kept in {first}: sub, ü.txt" in said
+    assert f"its files are kept in {first}: latest, sub, ü.txt" in said
     assert not (world.folder("j") / "temp").exists()
 
 
