@@ -47,6 +47,12 @@ def _faults(name: str, case: dict[str, Any], table: dict[str, Any]) -> Iterator[
             yield f"{place}: {[one.get('failed', one.get('refused', 'trained')) for one in both]}"
         else:
             yield from (f"{place}: {text}" for text in _differences(case, ours, table["alone"][name]))
+            yield from (f"{place}: warned: {text}" for text in _noise(ours))
+
+
+def _noise(found: dict[str, Any]) -> Iterator[str]:
+    """Yields warnings for which nobody is to blame but the library."""
+    yield from (text for text in found["warned"] if "ran out of data" in text)
 
 
 def _differences(case: dict[str, Any], ours: dict[str, Any], alone: dict[str, Any]) -> Iterator[str]:
