@@ -3,9 +3,9 @@
 #   make tutorial    the tutorial on this machine: four nodes, four ranks, a trained model
 #   make test        everything that CI checks
 #
-# While you work: make unit (seconds), make lint, make docs, make notebooks; make azure PINS=oldest tests with the oldest
-# Azure packages that setup.cfg allows, make upstream runs Microsoft's tests of its file client against the service, make
-# release builds the wheel and runs the tutorial from it.
+# While you work: make unit (seconds), make lint, make docs, make notebooks; make models trains all kinds of models on two
+# ranks and on one; make azure PINS=oldest tests with the oldest Azure packages that setup.cfg allows, make upstream runs
+# Microsoft's tests of its file client against the service, make release builds the wheel and runs the tutorial from it.
 #
 # Each does its own set-up once, in a .venv of this checkout, and says what it does. PYTHON=python3.12 takes another Python.
 
@@ -32,7 +32,7 @@ PY := $(VENV)/bin/python
 SAY = @printf '\033[1m== %s\033[0m\n'
 PIP := PYTHONWARNINGS=ignore $(PY) -m pip install --quiet --disable-pip-version-check --no-warn-script-location
 
-.PHONY: help tutorial test lint unit docs notebooks azure upstream release clean
+.PHONY: help tutorial test lint unit models docs notebooks azure upstream release clean
 .DEFAULT_GOAL := help
 
 help:
@@ -54,6 +54,10 @@ lint: $(VENV)/.runtime $(VENV)/.test $(VENV)/.horovod
 
 unit: $(VENV)/.test
 	@$(PY) -m pytest tests/unit --hypothesis-profile=quick $(ARGS)
+
+models: $(VENV)/.test $(VENV)/.horovod
+	$(SAY) 'two ranks and one with every kind of model, on both backends'
+	@MODEL_TABLE=all $(PY) -m pytest tests/e2e/trainer/test_model_table_tensorflow.py tests/e2e/trainer/test_model_table_torch.py $(ARGS)
 
 docs: $(VENV)/.docs
 	$(SAY) 'documentation, warnings are errors'
@@ -125,7 +129,7 @@ $(VENV)/.docs: setup.cfg $(VENV)/.runtime
 	@touch $@
 
 # One build serves every Keras backend that is installed when it runs; the wheel stays in the user's cache.
-$(VENV)/.horovod: $(VENV)/.runtime $(if $(filter test lint notebooks,$(MAKECMDGOALS)),$(VENV)/.test)
+$(VENV)/.horovod: batchhvd/trainer/install/source.py $(VENV)/.runtime $(if $(filter test lint models notebooks,$(MAKECMDGOALS)),$(VENV)/.test)
 	$(SAY) 'Horovod (built once, then kept in the cache)'
 	@if $(PY) -c 'import tensorflow' 2>/dev/null; then $(PY) -m batchhvd.trainer.install; else echo 'no Keras backend here: nothing to build for'; fi
 	@touch $@

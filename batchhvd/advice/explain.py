@@ -63,7 +63,7 @@ class JobFacts:
         cluster: what is known of its cluster, None if that is gone.
         script: the script's path, or "".
         restarted: when the service was last started, if that is known.
-        log: reads the end of one of its log files; "" if it does not exist.
+        log: reads the end of its log files of a name or pattern; "" if there are none.
         preparing: what its preparation is doing, "" if it does nothing.
     """
 
@@ -146,6 +146,7 @@ def _running(facts: JobFacts) -> Verdict:
     evidence = _texts(facts.errors)
     if facts.restarted and facts.started and facts.restarted > facts.started:
         evidence.append(f"the service was started again at {facts.restarted:%H:%M:%S}; the job kept running")
+    evidence += [line for line in facts.log("execution-*.log").splitlines() if "have waited for" in line][-1:]
     remedy = Remedy(
         "job.stream() follows it, job.wait() waits for its end",
         f"batchhvd job logs {facts.name} follows it, batchhvd job wait {facts.name} waits for its end",

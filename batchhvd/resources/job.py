@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from datetime import datetime
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -305,11 +306,8 @@ class Job(Resource):
         return cluster._known() if cluster.exists() else None
 
     def _log(self, name: str) -> bytes:
-        """Returns the present content of a log file; b"" if it does not exist."""
-        for file in self.files():
-            if file.name == name:
-                return file.read()
-        return b""
+        """Returns the present content of the log files of a name or pattern; b"" if there are none."""
+        return b"".join(file.read() for file in self.files() if fnmatch(file.name, name) and not file.is_directory)
 
     def _listed(self, output: str, directory: str = "", **options: object) -> Iterator[Document]:
         from azure.mgmt.batchai.models import JobsListOutputFilesOptions

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Mapping
 from typing import Any
@@ -10,17 +9,9 @@ from typing import Any
 from attrs import field, frozen
 
 from batchhvd.wire.facts.causes import Code
+from batchhvd.wire.facts.output import without_notices
 
 _LAST = "; last line: "
-
-# What TensorFlow logs when it starts on a machine without a GPU; no job fails for it. Only lines of its log, since a
-# Python error may speak of CUDA too.
-_NOISE = re.compile(
-    r"\s*(?:WARNING: All log messages before absl::|To enable the following instructions: .*rebuild TensorFlow"
-    r"|(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IWE] |[IWE]\d{4} \d\d:\d\d:\d\d).*"
-    r"(?:cuInit|cuda|cuDNN|cuFFT|cuBLAS|oneDNN|TensorRT|TF-TRT|CPU instructions|computation placer))",
-    re.IGNORECASE,
-)
 
 
 @frozen
@@ -54,7 +45,7 @@ class Reason:
         if self.signal and self.details.get("Rank"):
             where = f" on node {self.details['Node']}" if self.details.get("Node") else ""
             text = f"Rank {self.details['Rank']} was killed by {self.signal}{where}"
-        lines = [line for line in self.details.get("Tail", "").splitlines() if line.strip() and not _NOISE.match(line)]
+        lines = [line for line in without_notices(self.details.get("Tail", "").splitlines()) if line.strip()]
         return text.rstrip(".") + (f"{_LAST}{lines[-1]}." if known and lines else ".")
 
 

@@ -221,3 +221,17 @@ def test_a_killed_rank_is_named_first_and_the_noise_of_a_framework_never(
     job.files = lambda *_: iter(())  # type: ignore[method-assign]
     assert str(job._failure()).startswith(f"job 'j' failed: {expected}.") and expected in job._repr_html_()
     assert described(job, job._failure()).splitlines()[0] == f"job 'j' failed: {expected}"
+
+
+def test_a_rank_that_others_wait_for_is_shown_while_the_job_runs() -> None:
+    lines = {
+        "execution-*.log": "2026-11-27T12:00:01Z rank 0 started\n"
+        "2026-11-27T12:00:40Z the other ranks have waited for rank 1 for more than 7 s, says Horovod\n"
+    }
+    verdict = of_job(evolve(JOB, state="running", log=lambda name: lines.get(name, "")))
+    assert verdict.evidence[-1].endswith("Z the other ranks have waited for rank 1 for more than 7 s, says Horovod")
+
+
+def test_a_signal_that_the_service_names_is_not_told_twice() -> None:
+    verdict = failed("RankFailed", "Rank 1 was killed by SIGKILL on node a.", Rank="1", Node="a", Signal="9")
+    assert verdict.why == "Rank 1 was killed by SIGKILL on node a"
