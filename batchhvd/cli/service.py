@@ -117,7 +117,7 @@ def _root(context: CliContext) -> str:
 def status(context: CliContext, page: bool) -> list[dict[str, str]] | None:
     """Lists the clusters and jobs of the local service.
 
-    Starts nothing; ends with exit code 4 if no service runs. The link of --open contains the token: keep it secret.
+    Starts nothing; ends with exit code 4 if no service runs. The link of --open works once, for five minutes.
     """
     from batchhvd.wire import local_service
 
@@ -138,10 +138,14 @@ def status(context: CliContext, page: bool) -> list[dict[str, str]] | None:
 def _open(found: LocalService) -> None:
     """Prints the link to the page, and opens it in a browser if stdout is a terminal.
 
-    The browser gets a file that redirects to the page, because every user of the machine can see its arguments.
+    The browser gets a file that redirects to the page, because every user of the machine can see its arguments, and
+    could be the first to use the link.
     """
-    token = (Path(found.root) / "token").read_text(encoding="ascii").strip()
-    link = f"{found.endpoint}/#{token}"
+    from batchhvd.wire.connection import Connection
+    from batchhvd.wire.facts.identity import SUBSCRIPTION
+    from batchhvd.wire.page_link import page_link
+
+    link = page_link(Connection(found.endpoint, SUBSCRIPTION, root=found.root))
     click.echo(link)
     if sys.stdout.isatty():
         import webbrowser

@@ -126,7 +126,7 @@ class Service:
         application = app.build(
             self._store,
             self._root,
-            root_folder.token(self._root),
+            root_folder.RootSecret(self._root),
             self._wake.set,
             Files(self._root / "shares", lambda account: accounts.keys_of(self._store, account)),
             touch=self._activity.touch,

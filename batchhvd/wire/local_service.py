@@ -80,7 +80,7 @@ def _number(value: object) -> int:
 def read_endpoint(root: Root) -> str:
     """Returns the URL that a service wrote into its root, or "" when none runs there; the file may have outlived it."""
     try:
-        return (Path(root) / "endpoint").read_text(encoding="ascii").strip().rstrip("/")
+        return (Path(root) / "endpoint").read_text(encoding="ascii", errors="replace").strip().rstrip("/")
     except OSError:
         return ""
 

@@ -13,7 +13,16 @@ from batchhvd.service.files.disk.disk import Disk, Staged
 from batchhvd.service.files.disk.sidecar import Facts
 from batchhvd.service.files.disk.tree import Spot
 from batchhvd.service.files.operations.condition import check_conditions, check_write
-from batchhvd.service.files.operations.properties import content, described, etag, overrides, shown, time_in, written
+from batchhvd.service.files.operations.properties import (
+    content,
+    described,
+    etag,
+    opened,
+    overrides,
+    shown,
+    time_in,
+    written,
+)
 from batchhvd.service.files.protocol.byte_range import RANGE_BYTES, asked, bounds
 from batchhvd.service.files.protocol.refusal import refusal
 from batchhvd.service.files.protocol.request import Request, TakesLong
@@ -69,7 +78,7 @@ def read(disk: Disk, request: Request) -> Response:
     handed_over = False
     try:
         about = os.fstat(fd)
-        headers = shown(about, disk.facts(request.target, place.path, about)) | overrides(request.query)
+        headers = opened(shown(about, disk.facts(request.target, place.path, about)), request.query)
         answer = _content(request, fd, about, headers)
         handed_over = isinstance(answer.body, Stretch)
         return answer
