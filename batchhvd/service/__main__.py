@@ -29,7 +29,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs the service until a signal or idleness ends it; returns the exit code."""
     options = _parser().parse_args(arguments)
     try:
-        return _serve(Path(options.root).expanduser().resolve(), options)
+        root = Path(options.root).expanduser().resolve()
+        return _renew(root) if options.new_token else _serve(root, options)
     except (EngineError, OSError, OverflowError, sqlite3.Error) as error:  # a port out of range overflows
         print(f"the service did not start: {error}", file=sys.stderr)
         return WRONG
@@ -43,6 +44,12 @@ def _serve(root: Path, options: argparse.Namespace) -> int:
         root_folder.forget(root)  # what a killed one left
         trash.empty(root)
         Service(root, options).run()
+    return 0
+
+
+def _renew(root: Path) -> int:
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    root_folder.renew(root)
     return 0
 
 
@@ -70,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--idle", type=float, default=0, metavar="SECONDS", help="end when nothing needed it so long")
     parser.add_argument("--tls", action="store_true", help="also speak https, and be the proxy for Azure's own names")
+    parser.add_argument("--new-token", action="store_true", help="replace the root's token, and end")
     return parser
 
 
