@@ -16,7 +16,10 @@ from batchhvd.engines.base import load
 from batchhvd.errors import EngineError
 from batchhvd.service import app, process, root_folder, server
 from batchhvd.service.files.app import Files
+from batchhvd.service.http import limits
+from batchhvd.service.http.door import Hall
 from batchhvd.service.http.holding import Holding, job_over
+from batchhvd.service.http.incoming import trust
 from batchhvd.service.scheduler.task import Site
 from batchhvd.service.scheduler.tick import Scheduler
 from batchhvd.service.store import accounts, durable, trash
@@ -96,6 +99,7 @@ class Service:
         self._root, self._options, self._started = root, options, time.time()
         self._store = Store(root / "state.sqlite")
         self._wake, self._stop = threading.Event(), threading.Event()
+        self._hall = Hall()
         self._activity = process.Activity(lambda: bool(self._store.active()))
         site = Site(sys.executable, options.prepare, str(root / "layers"), directories=options.allow_directory)
         scheduler = Scheduler(self._store, root, load(options.engine, **dict(options.option)), site=site)
@@ -121,7 +125,7 @@ class Service:
     async def _serve(self) -> None:
         application = self._application()
         listener = server.listen(self._options.port)
-        servers = [(server.server(application), listener)]
+        servers = [(server.server(application, self._hall), listener)]
         async with AsyncExitStack() as proxies:
             if self._options.tls:
                 servers.append(await self._secure(application, proxies))
@@ -136,7 +140,7 @@ class Service:
             self._root,
             root_folder.RootSecret(self._root),
             self._wake.set,
-            Files(self._root / "shares", lambda account: accounts.keys_of(self._store, account)),
+            Files(self._root / "shares", lambda account: accounts.keys_of(self._store, account), admitted=trust),
             touch=self._activity.touch,
             directories=self._options.allow_directory,
         )
@@ -149,11 +153,11 @@ class Service:
         proxy = tls.Proxy(listener.getsockname()[1])
         front = server.listen(0)
         proxies.push_async_callback(proxy.close)
-        proxies.enter_context(closing(await asyncio.start_server(proxy, sock=front)))
+        proxies.enter_context(closing(await asyncio.start_server(proxy, sock=front, limit=limits.HEAD_BYTES)))
         durable.replace(self._root / "endpoint-tls", server.url(listener, "https") + "\n")
         durable.replace(self._root / "proxy", server.url(front) + "\n")
         options = {"ssl_certfile": str(identity.certificate), "ssl_keyfile": str(identity.key)}
-        return server.server(application, **options), listener
+        return server.server(application, self._hall, **options), listener
 
     def _announce(self, endpoint: str) -> None:
         root_folder.announce(self._root, endpoint, self._options.engine, self._started)

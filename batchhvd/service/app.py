@@ -106,7 +106,8 @@ class App:
             answer = outgoing.failed(request_id)
         if request.writes or answer.status >= 400:
             took = 1000 * (time.perf_counter() - started)
-            log.info("%s %s %d %.1f ms %s", request.method, request.path, answer.status, took, request_id)
+            facts = request.method, request.path, answer.status, took, request_id
+            log.info("%s %s %d %.1f ms %s", *facts, extra={"refused": answer.status >= 400})
         return answer
 
     async def _act(self, request: Incoming) -> Answer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from batchhvd.errors import BadRequestError, NotFoundError
-from batchhvd.service.http import tokens
+from batchhvd.service.http import limits, tokens
 from batchhvd.service.http.exchange import Answer
 from batchhvd.service.http.incoming import Incoming
 from batchhvd.service.http.tokens import Tokens
@@ -27,7 +27,9 @@ async def answer(request: Incoming, bearer: Tokens) -> Answer | None:
     """Answers what needs no token; returns None for everything else."""
     if request.method == "POST":
         grant = _TOKEN.fullmatch(request.path)
-        return tokens.grant(bearer, await request.body(), _version(grant.group(1))) if grant else None
+        if grant is None:
+            return None
+        return tokens.grant(bearer, await request.body(limits.FORM_BYTES), _version(grant.group(1)))
     if request.method in ("GET", "HEAD") and request.path == "/":
         raise NotFoundError(_ELSEWHERE, code="StatusPageElsewhere")
     if request.method == "GET" and request.path == PROOF_PATH:

@@ -44,6 +44,7 @@ class Files:
         root: the directory that holds ``<account>/<share>/``.
         keys: returns an account's base64 keys, or None for an account that does not exist.
         now: the clock, seconds since 1970.
+        admitted: told of each request (its ASGI scope) that a key or a link permits.
     """
 
     def __init__(
@@ -51,7 +52,9 @@ class Files:
         root: str | os.PathLike[str],
         keys: Callable[[str], Sequence[str] | None],
         now: Callable[[], float] = time.time,
+        admitted: Callable[[Scope], None] = lambda scope: None,
     ) -> None:
+        self._admitted = admitted
         self._disk = Disk(Path(root))
         self._gate = Gate(keys, now)
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="files")
@@ -94,6 +97,7 @@ class Files:
         try:
             request = read(scope)
             permit = admit(self._gate, request)
+            self._admitted(scope)
             body = await read_body(receive)
             if body is None:
                 return None

@@ -19,7 +19,11 @@ TRUST = "batchhvd.trust"
 _WRITES = frozenset({"PUT", "PATCH", "DELETE"})
 
 
-def _nothing() -> None: ...
+def trust(scope: Scope) -> None:
+    """Tells the server that the client of a request has shown a token, a key, a link or a session."""
+    tell = scope.get("extensions", {}).get(TRUST)
+    if tell is not None:
+        tell()
 
 
 class Incoming:
@@ -73,13 +77,14 @@ class Incoming:
         """Returns the query's parameters by lower-cased name.
 
         Raises:
-            BadRequestError: 400, it is not UTF-8, or has more than 100 parameters.
+            BadRequestError: 400, it is not UTF-8, or has too many parameters.
         """
         try:
             text = self._scope["query_string"].decode("ascii")
-            pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=100)
+            pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=limits.QUERY_FIELDS)
         except ValueError as error:
-            raise BadRequestError("The query is not UTF-8, or too long.", code="InvalidRequestUri") from error
+            wrong = f"The query is not UTF-8, or has more than {limits.QUERY_FIELDS} parameters."
+            raise BadRequestError(wrong, code="InvalidRequestUri") from error
         return {name.lower(): value for name, value in pairs}
 
     async def body(self, most: int = limits.BODY_BYTES) -> bytes:
@@ -104,7 +109,7 @@ class Incoming:
 
     def trust(self) -> None:
         """Tells the server that this connection's client has shown a token, a key, a link or a session."""
-        self._scope.get("extensions", {}).get(TRUST, _nothing)()
+        trust(self._scope)
 
     def dry_run(self) -> bool:
         """Says whether a request is only to be checked; an unclear word must not create anything.
