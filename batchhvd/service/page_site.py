@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import posixpath
 from collections.abc import Callable
@@ -135,8 +136,12 @@ async def _read(here: Here, path: str, link: str, part: str) -> tuple[int, bytes
     """Returns the status and the content of a read by the file service: it knows what may be opened."""
     status, content = 500, b""
 
+    messages: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
+
     async def receive() -> Message:
-        return {"type": "http.request", "body": b"", "more_body": False}
+        if not messages:
+            await asyncio.Event().wait()  # this client does not leave
+        return messages.pop()
 
     async def send(message: Message) -> None:
         nonlocal status, content

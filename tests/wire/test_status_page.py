@@ -8,11 +8,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import httpx
 import pytest
 
 from batchhvd.cli import main as cli
+from batchhvd.service.http import limits
 from batchhvd.service.http.exchange import Here
 from batchhvd.service.status import summary, verdict
 from batchhvd.service.store.records import Store
@@ -197,6 +199,10 @@ def test_the_page_reads_logs_as_text_in_pieces(lived_in: Any, site: Site) -> Non
         assert site.get("/log", job=job, file=file, **{"from": start}).status_code == 400
     assert site.get("/log", job=job, file="..", **{"from": "0"}).status_code in (400, 404)
     assert site.get("/logs", job=lived_in.group).status_code == 404
+    path = unquote(urlsplit(_log_link(lived_in)).path)
+    (lived_in.running.root / "shares" / path[1:]).with_name("large.txt").write_bytes(b"x" * (limits.PAGE_LOG_BYTES + 9))
+    sizes = [len(site.get("/log", job=job, file="large.txt", **{"from": at}).content) for at in ("0", str(1 << 20))]
+    assert sizes == [limits.PAGE_LOG_BYTES, 9]
 
 
 def test_the_summary_needs_the_token_and_an_own_name(lived_in: Any) -> None:

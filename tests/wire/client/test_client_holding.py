@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from batchhvd.service.http import holding
 from batchhvd.service.http.holding import Holding
 from batchhvd.service.http.incoming import trust
 
@@ -150,3 +151,12 @@ def test_who_has_shown_no_credential_is_never_held() -> None:
     assert asyncio.run(ask(hold(service), "/document", wait="30", unless=tag))[0] == 200
     assert asyncio.run(ask(hold(service), "/file", wait="30"))[0] == 416
     assert time.monotonic() - started < 10 and service.asked == 3
+
+
+def test_nobody_is_held_for_longer_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holding, "HELD_SECONDS", 0.2)
+    service = Service()
+    tag = asyncio.run(ask(hold(service), "/document", wait="0"))[1]["x-batchhvd-tag"]
+    started = time.monotonic()
+    assert asyncio.run(ask(hold(service), "/document", wait="30", unless=tag))[0] == 200
+    assert time.monotonic() - started < 10
