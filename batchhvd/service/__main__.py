@@ -51,7 +51,7 @@ def _serve(root: Path, options: argparse.Namespace) -> int:
 
 
 def _renew(root: Path) -> int:
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    root_folder.make(root)
     root_folder.renew(root)
     return 0
 

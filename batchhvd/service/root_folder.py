@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import secrets
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,10 +23,23 @@ from batchhvd.wire.facts.secrets import SECRET_LENGTH, is_secret
 _log = logging.getLogger(__name__)
 
 
+def make(root: Path) -> None:
+    """Makes a root for its owner only, if there is none.
+
+    Raises:
+        OSError: every user may write to it, and so give it another token.
+    """
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if root.stat().st_mode & stat.S_IWOTH:
+        raise OSError(
+            f"every user of this machine may write to {root}; take that away with `chmod o-w`, or use another"
+        )
+
+
 @contextlib.contextmanager
 def lock(root: Path) -> Iterator[bool]:
     """Holds a root for this process; gives False if another one holds it."""
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make(root)
     with open(root / "lock", "w", encoding="ascii") as file:
         yield _taken(file)
 
