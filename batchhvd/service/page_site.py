@@ -84,6 +84,7 @@ class PageSite:
         if not self._keys.redeem(code):
             text = "This link was used already, or is too old; `batchhvd status --open` prints a new one."
             raise AccessDeniedError(text, status=403, code="CodeRefused")
+        request.trust()
         return Answer(204, None, {"Set-Cookie": self._keys.cookie(), "Cache-Control": "no-store"})
 
     def _check(self, request: Incoming) -> float:

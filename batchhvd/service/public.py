@@ -29,7 +29,10 @@ async def answer(request: Incoming, bearer: Tokens) -> Answer | None:
         grant = _TOKEN.fullmatch(request.path)
         if grant is None:
             return None
-        return tokens.grant(bearer, await request.body(limits.FORM_BYTES), _version(grant.group(1)))
+        granted = tokens.grant(bearer, await request.body(limits.FORM_BYTES), _version(grant.group(1)))
+        if granted.status == 200:
+            request.trust()
+        return granted
     if request.method in ("GET", "HEAD") and request.path == "/":
         raise NotFoundError(_ELSEWHERE, code="StatusPageElsewhere")
     if request.method == "GET" and request.path == PROOF_PATH:

@@ -74,7 +74,7 @@ function either(make) { return item => item.nothing ? el("li", {class: "soft"}, 
 
 function show() {
   const {service, clusters, jobs} = data, newest = [...jobs].reverse();
-  say($("who"), `${location.host} · engine ${service.engine} · version ${service.version}`);
+  say($("who"), `port ${location.port} · engine ${service.engine} · version ${service.version}`);
   list($("clusters"), clusters.length ? clusters : empty("No cluster yet."), either(cluster));
   const queue = jobs.filter(job => job.queue).sort((a, b) => a.cluster.localeCompare(b.cluster) || a.queue - b.queue)
     .map(job => ({name: job.name, queue: job.queue, cluster: job.cluster, nodes: job.nodes, why: job.verdict.why}));

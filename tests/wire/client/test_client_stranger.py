@@ -15,7 +15,7 @@ import pytest
 
 import batchhvd
 from batchhvd.cli import main as cli
-from batchhvd.errors import AccessDeniedError, ServiceError
+from batchhvd.errors import AccessDeniedError, ServiceError, UnavailableError
 from batchhvd.resources.session import Session
 from batchhvd.wire import local_service
 from batchhvd.wire.connection import Connection
@@ -133,6 +133,18 @@ def _only_challenges(heard: bytes, token: str, name: str) -> None:
         assert word not in heard, (name, word)
     for line in heard.split(b"\r\n"):
         assert not line or line.startswith((b"GET /status.proof?nonce=", b"Host: 127.0.0.1:")), (name, line)
+
+
+@pytest.mark.parametrize("status", ["429 Too Many Requests", "408 Request Timeout"])
+def test_a_service_that_is_full_is_not_taken_for_a_stranger(dead: Any, status: str) -> None:
+    _root, port, token, session, _share = dead
+    stranger = Stranger(port, lambda _: said("{}", status))
+    try:
+        with pytest.raises(UnavailableError):
+            list(session.groups())
+    finally:
+        stranger.close()
+    _only_challenges(stranger.heard, token, status)
 
 
 def test_local_starts_a_service_elsewhere_when_a_stranger_has_the_port(dead: Any) -> None:
