@@ -159,6 +159,21 @@ def test_local_starts_a_service_elsewhere_when_a_stranger_has_the_port(dead: Any
     _only_challenges(stranger.heard, token, "local")
 
 
+@pytest.mark.parametrize("token", ["", "\n", "short", "é" * 50])
+def test_a_token_that_is_none_proves_nothing(tmp_path: Path, token: str) -> None:
+    """With an empty token in the root, anybody could prove to be its service."""
+    stranger = Stranger(0, ANSWERS["a proof with an empty token"])
+    port = stranger._listener.getsockname()[1]
+    (tmp_path / "token").write_text(token)
+    session = Session(Connection(f"http://127.0.0.1:{port}", SUBSCRIPTION, root=str(tmp_path)))
+    try:
+        with pytest.raises(AccessDeniedError, match="token .*token holds no secret"):
+            list(session.groups())
+    finally:
+        stranger.close()
+    assert stranger.heard == b""
+
+
 def test_who_passes_everything_on_to_the_service_is_refused(service: Any, tmp_path: Path) -> None:
     """A man in the middle, on another port, cannot use the service's own proof: it is for the service's address."""
 
