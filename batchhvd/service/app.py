@@ -84,10 +84,10 @@ class App:
         self._touch()
         request = Incoming(scope, receive)
         paged = request.hosts == 1 and self._page.serves(request.host)
-        send = outgoing.named(send, page.HEADERS if paged else outgoing.CONFINED)
         if _is_for_files(request):
-            await self._here.files(scope, receive, send)
+            await self._here.files(scope, receive, outgoing.named(send, {}))
             return
+        send = outgoing.named(send, page.HEADERS if paged else outgoing.CONFINED)
         request_id = str(uuid.uuid4())
         answer = await self._answer(request, request_id, self._page.answer if paged else self._act)
         await outgoing.render(answer, request_id, head=request.method == "HEAD")(scope, receive, send)

@@ -45,7 +45,7 @@ _NAMED = (b"x-batchhvd-service", __version__.encode())
 CONFINED = {"Content-Security-Policy": "sandbox", "X-Content-Type-Options": "nosniff"}
 """What confines an answer in a browser: no script runs, its origin is nobody's, and its type is what it says.
 
-Files and logs are other people's words, so every answer but those of the status page's host carries it.
+Names and logs are other people's words, so every answer but those of the status page's host carries it.
 """
 
 
