@@ -44,6 +44,7 @@ NOT_RUNNING = 4
 @click.option("--tls", is_flag=True, help="also serve https, and act as the proxy for Azure's host names")
 @click.option("--detach", is_flag=True, help="return as soon as the service answers")
 @click.option("--stop", is_flag=True, help="stop the running service")
+@click.option("--new-token", is_flag=True, help="replace the service's token; the old one is refused from then on")
 @with_context
 def serve(
     context: CliContext,
@@ -56,6 +57,7 @@ def serve(
     tls: bool,
     detach: bool,
     stop: bool,
+    new_token: bool,
 ) -> None:
     """Runs the local service until Ctrl-C.
 
@@ -66,6 +68,9 @@ def serve(
     root = _root(context)
     if stop:
         click.echo("ended" if local_service.stop(root) else f"no service runs in {root}", err=True)
+        return
+    if new_token:
+        _renew(root)
         return
     options = ["--engine", engine, "--prepare", prepare, "--port", str(port), "--idle", str(idle)]
     options += ["--tls"] if tls else []
@@ -81,6 +86,17 @@ def serve(
         raise
     if code:
         raise click.exceptions.Exit(code)
+
+
+def _renew(root: str) -> None:
+    """Replaces the token: the running service heeds its file with the next request, so nothing is restarted."""
+    from batchhvd.wire import local_service
+
+    code = local_service.start(root, "--new-token", attached=True).wait()
+    if code:
+        raise click.exceptions.Exit(code)
+    now = "the service that runs heeds it" if local_service.find(root) else "the next service will heed it"
+    click.echo(f"{root} has a new token, and {now}; the old one opens nothing any more", err=True)
 
 
 def _announce(process: subprocess.Popen[bytes], root: str) -> None:
@@ -117,7 +133,7 @@ def _root(context: CliContext) -> str:
 def status(context: CliContext, page: bool) -> list[dict[str, str]] | None:
     """Lists the clusters and jobs of the local service.
 
-    Starts nothing; ends with exit code 4 if no service runs. The link of --open contains the token: keep it secret.
+    Starts nothing; ends with exit code 4 if no service runs. The link of --open works once, for five minutes.
     """
     from batchhvd.wire import local_service
 
@@ -138,10 +154,14 @@ def status(context: CliContext, page: bool) -> list[dict[str, str]] | None:
 def _open(found: LocalService) -> None:
     """Prints the link to the page, and opens it in a browser if stdout is a terminal.
 
-    The browser gets a file that redirects to the page, because every user of the machine can see its arguments.
+    The browser gets a file that redirects to the page, because every user of the machine can see its arguments, and
+    could be the first to use the link.
     """
-    token = (Path(found.root) / "token").read_text(encoding="ascii").strip()
-    link = f"{found.endpoint}/#{token}"
+    from batchhvd.wire.connection import Connection
+    from batchhvd.wire.facts.identity import SUBSCRIPTION
+    from batchhvd.wire.page_link import page_link
+
+    link = page_link(Connection(found.endpoint, SUBSCRIPTION, root=found.root))
     click.echo(link)
     if sys.stdout.isatty():
         import webbrowser

@@ -16,7 +16,10 @@ from batchhvd.engines.fleet import Fleet
 from batchhvd.errors import EngineError
 from batchhvd.service import app, process, root_folder, server
 from batchhvd.service.files.app import Files
+from batchhvd.service.http import limits
+from batchhvd.service.http.door import Hall
 from batchhvd.service.http.holding import Holding, job_over
+from batchhvd.service.http.incoming import trust
 from batchhvd.service.scheduler.task import Site
 from batchhvd.service.scheduler.tick import Scheduler
 from batchhvd.service.store import accounts, durable, trash
@@ -29,7 +32,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs the service until a signal or idleness ends it; returns the exit code."""
     options = _parser().parse_args(arguments)
     try:
-        return _serve(Path(options.root).expanduser().resolve(), options)
+        root = Path(options.root).expanduser().resolve()
+        return _renew(root) if options.new_token else _serve(root, options)
     except (EngineError, OSError, OverflowError, sqlite3.Error) as error:  # a port out of range overflows
         print(f"the service did not start: {error}", file=sys.stderr)
         return WRONG
@@ -43,6 +47,12 @@ def _serve(root: Path, options: argparse.Namespace) -> int:
         root_folder.forget(root)  # what a killed one left
         trash.empty(root)
         Service(root, options).run()
+    return 0
+
+
+def _renew(root: Path) -> int:
+    root_folder.make(root)
+    root_folder.renew(root)
     return 0
 
 
@@ -70,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--idle", type=float, default=0, metavar="SECONDS", help="end when nothing needed it so long")
     parser.add_argument("--tls", action="store_true", help="also speak https, and be the proxy for Azure's own names")
+    parser.add_argument("--new-token", action="store_true", help="replace the root's token, and end")
     return parser
 
 
@@ -88,6 +99,7 @@ class Service:
         self._root, self._options, self._started = root, options, time.time()
         self._store = Store(root / "state.sqlite")
         self._wake, self._stop = threading.Event(), threading.Event()
+        self._hall = Hall()
         self._activity = process.Activity(lambda: bool(self._store.active()))
         site = Site(sys.executable, options.prepare, str(root / "layers"), directories=options.allow_directory)
         engine = Fleet(options.engine, dict(options.option), root / "engines.json")
@@ -114,7 +126,7 @@ class Service:
     async def _serve(self) -> None:
         application = self._application()
         listener = server.listen(self._options.port)
-        servers = [(server.server(application), listener)]
+        servers = [(server.server(application, self._hall), listener)]
         async with AsyncExitStack() as proxies:
             if self._options.tls:
                 servers.append(await self._secure(application, proxies))
@@ -127,9 +139,9 @@ class Service:
         application = app.build(
             self._store,
             self._root,
-            root_folder.token(self._root),
+            root_folder.RootSecret(self._root),
             self._wake.set,
-            Files(self._root / "shares", lambda account: accounts.keys_of(self._store, account)),
+            Files(self._root / "shares", lambda account: accounts.keys_of(self._store, account), admitted=trust),
             touch=self._activity.touch,
             directories=self._options.allow_directory,
         )
@@ -142,11 +154,11 @@ class Service:
         proxy = tls.Proxy(listener.getsockname()[1])
         front = server.listen(0)
         proxies.push_async_callback(proxy.close)
-        proxies.enter_context(closing(await asyncio.start_server(proxy, sock=front)))
+        proxies.enter_context(closing(await asyncio.start_server(proxy, sock=front, limit=limits.HEAD_BYTES)))
         durable.replace(self._root / "endpoint-tls", server.url(listener, "https") + "\n")
         durable.replace(self._root / "proxy", server.url(front) + "\n")
         options = {"ssl_certfile": str(identity.certificate), "ssl_keyfile": str(identity.key)}
-        return server.server(application, **options), listener
+        return server.server(application, self._hall, **options), listener
 
     def _announce(self, endpoint: str) -> None:
         root_folder.announce(self._root, endpoint, self._options.engine, self._started)

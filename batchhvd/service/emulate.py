@@ -26,6 +26,7 @@ from starlette.types import Message, Receive, Scope, Send
 from batchhvd.service import server
 from batchhvd.service.files.app import Files
 from batchhvd.service.http import host as hosts
+from batchhvd.service.http.incoming import trust
 from batchhvd.wire.facts.hosts import ACCOUNT_NAME
 
 ACCOUNT = "devstoreaccount1"
@@ -89,7 +90,7 @@ def connection_string(endpoint: str, account: str, key: str) -> str:
 def _serve(
     options: argparse.Namespace, accounts: Mapping[str, Sequence[str]], listener: server.Socket, folder: Path
 ) -> None:
-    files = Files(folder, accounts.get, kept_days=options.soft_delete_days)
+    files = Files(folder, accounts.get, kept_days=options.soft_delete_days, admitted=trust)
     is_local = ipaddress.ip_address(listener.getsockname()[0]).is_loopback
     http = server.server(Emulator(files, not is_local, options.silent))
 

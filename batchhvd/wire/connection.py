@@ -269,7 +269,11 @@ class Connection:
 
     def _transport(self) -> dict[str, Any]:
         """The transport of a client for a service on this machine; the package's own for any other."""
-        return {"transport": LocalTransport(lambda: self.endpoint if self.root else "")} if self.loopback else {}
+        if not self.loopback:
+            return {}
+        # A credential that the caller gave is for whoever the caller named; a root's token is for the root's service.
+        root = self.root if self._credential is None else None
+        return {"transport": LocalTransport(lambda: self.endpoint if self.root else "", root)}
 
     def _options(self) -> dict[str, Any]:
         """Returns the settings of all three Resource Manager clients."""

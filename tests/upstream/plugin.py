@@ -63,7 +63,7 @@ def service() -> Iterator[None]:
     """Serves, plain and over TLS, and sends the hosts of accounts there."""
     plain, secure = server.listen(0), server.listen(0)
     files = {"ssl_certfile": str(_IDENTITY.certificate), "ssl_keyfile": str(_IDENTITY.key)}
-    servers = [(server.server(WATCHED), plain), (server.server(WATCHED, **files), secure)]
+    servers = [(server.server(WATCHED), plain), (server.server(WATCHED, None, **files), secure)]
     threads = [threading.Thread(target=one.run, kwargs={"sockets": [listener]}) for one, listener in servers]
     for thread in threads:
         thread.start()

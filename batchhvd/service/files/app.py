@@ -47,6 +47,7 @@ class Files:
         keys: returns an account's base64 keys, or None for an account that does not exist.
         now: the clock, seconds since 1970.
         kept_days: for how many days deleted shares can be restored; 0 for not at all.
+        admitted: told of each request (its ASGI scope) that a key or a link permits.
     """
 
     def __init__(
@@ -55,7 +56,9 @@ class Files:
         keys: Callable[[str], Sequence[str] | None],
         now: Callable[[], float] = time.time,
         kept_days: int = 0,
+        admitted: Callable[[Scope], None] = lambda scope: None,
     ) -> None:
+        self._admitted = admitted
         self._disk = Disk(Path(root), now, kept_days)
         self._gate = Gate(keys, now, lambda target: policies(self._disk, target))
         for account in self._disk.kept_accounts():
@@ -117,6 +120,7 @@ class Files:
             if request.method == "OPTIONS":
                 return cors.preflight(await self._in_worker(cors_rules, self._disk, request), request)
             permit = admit(self._gate, request)
+            self._admitted(scope)
             body = await read_body(receive)
             if body is None:
                 return None

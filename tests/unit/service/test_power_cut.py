@@ -116,7 +116,7 @@ WRITES: dict[str, tuple[bool, Callable[[Path], object]]] = {
     "stop.json": (False, lambda root: records.declare(root, "rank", error="no")),
     "task.json": (False, task),
     "runner": (False, lambda root: node_durable.replace(root / "runner", b"x" * 99)),
-    "token": (True, root_folder.token),
+    "token": (True, root_folder.RootSecret),
     "endpoint": (True, announce),
     "service.json": (True, announce),
     "tls/server.pem": (True, tls.identity),
@@ -165,7 +165,7 @@ def test_without_the_fsync_it_does_not(what: str, tmp_path: Path, patch: pytest.
 def test_a_secret_that_is_none_is_refused_at_start(text: str, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(text)
     with pytest.raises(OSError, match="token holds no secret of at least 43 characters; remove the file"):
-        root_folder.token(tmp_path)
+        root_folder.RootSecret(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["ca.pem", "tls/server.pem", "tls/server.key"])

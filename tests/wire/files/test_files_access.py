@@ -279,3 +279,11 @@ def test_a_refused_upload_leaves_the_connection_usable(service: Service, share: 
             assert answer.status_code == 403
             assert client.get(f"{share.url}?restype=share&{token}").status_code == 200
     assert list(folder.iterdir()) == []
+
+
+def test_without_the_control_plane_every_answer_is_confined_too(service: Service, share: ShareClient, web: Any) -> None:
+    share.get_file_client("f.html").upload_file(b"<script>")
+    token = service.files.sas(ACCOUNT, share.share_name, "f.html", "r", time.time() + 60)
+    for url in (f"{share.url}/f.html?{token}", f"{share.url}/f.html", f"{share.url}/none?{token}"):
+        headers = web.get(url).headers
+        assert (headers["content-security-policy"], headers["x-content-type-options"]) == ("sandbox", "nosniff")

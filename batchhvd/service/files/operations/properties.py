@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
 from collections.abc import Mapping
@@ -26,6 +27,11 @@ _CONTENT = {
     "x-ms-cache-control": "cache-control",
 }
 _FILE_LEASES = "2019-02-02"  # the version that brought them
+# What a browser may show in its window: none of these can hold a script that runs.
+_PASSIVE = re.compile(
+    r"(text/(plain|csv)|application/(json|octet-stream)|image/(?!svg)[\w.-]+|audio/[\w.-]+|video/[\w.-]+)\s*(;.*)?",
+    re.IGNORECASE,
+)
 _SECOND = 10**9
 
 
@@ -130,3 +136,16 @@ def overrides(query: Mapping[str, str]) -> dict[str, str]:
     if any(not value.isprintable() for value in found.values()):
         raise refusal("InvalidQueryParameterValue", "A header's value must be one line of printable characters.")
     return found
+
+
+def opened(headers: dict[str, str], query: Mapping[str, str]) -> dict[str, str]:
+    """Returns the headers of a file's content that is read through a link, as a browser does.
+
+    What could hold a script is a download, whatever the file's own properties say; only the link itself, which the
+    holder of the key has signed, may say otherwise. The sandbox that every answer carries stays either way.
+    """
+    headers = headers | overrides(query)
+    if "sig" in query and not query.get("rscd") and not _PASSIVE.fullmatch(headers["content-type"]):
+        name = headers.get("content-disposition", "").partition(";")
+        headers["content-disposition"] = "".join(("attachment", *name[1:]))
+    return headers

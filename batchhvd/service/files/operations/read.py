@@ -11,7 +11,7 @@ from batchhvd.service.files.disk.tag import etag
 from batchhvd.service.files.operations.condition import check_conditions
 from batchhvd.service.files.operations.file import names_of
 from batchhvd.service.files.operations.lease import check_lease
-from batchhvd.service.files.operations.properties import overrides, shown, written
+from batchhvd.service.files.operations.properties import opened, overrides, shown, written
 from batchhvd.service.files.protocol import crc64
 from batchhvd.service.files.protocol.byte_range import RANGE_BYTES, asked, bounds
 from batchhvd.service.files.protocol.refusal import refusal
@@ -31,7 +31,7 @@ def read(disk: Disk, request: Request) -> Response:
         about = os.fstat(fd)
         facts = disk.facts(request.target, place.path, about)
         check_lease(request, facts, disk.now(), needed=False)
-        headers = shown(request, about, facts, parent, disk.now()) | overrides(request.query)
+        headers = opened(shown(request, about, facts, parent, disk.now()), request.query)
         answer = _content(request, fd, about, facts, headers)
         handed_over = isinstance(answer.body, Stretch)
         return answer
