@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypedDict
 
-from attrs import evolve, field, frozen
+from attrs import frozen
 
 from batchhvd.service.store.documents import ClusterProperties, ErrorDocument, ScaleSettings
-from batchhvd.service.store.records import Document, Record, merged
+from batchhvd.service.store.records import Document, Record
+from batchhvd.service.store.value import RecordValue
 from batchhvd.wire.facts.states import AllocationState, ProvisioningState, VmPriority
 
 
@@ -26,11 +27,10 @@ class PrivateClusterFields(TypedDict):
 
 
 @frozen
-class StoredCluster:
+class StoredCluster(RecordValue):
     """A cluster as the service keeps it.
 
     Attributes:
-        record: the record that it was read from, with all that never changes.
         scale: how many nodes were asked for.
         allocation: ``"steady"`` or ``"resizing"``.
         changed: since when it is in that state, as the wire writes it.
@@ -46,7 +46,6 @@ class StoredCluster:
         next: the number of the next node.
     """
 
-    record: Record = field(eq=False, repr=False)
     scale: ScaleSettings
     allocation: str
     changed: str
@@ -102,26 +101,8 @@ class StoredCluster:
             "target": self.target,
             "next": self.next,
         }
-        properties = merged(self.record.document["properties"], shown)
-        if self.errors is not None:
-            properties["errors"] = list(self.errors)
-        document = {**self.record.document, "properties": properties}
-        return evolve(self.record, document=document, private=merged(self.record.private, kept))
-
-    @property
-    def id(self) -> str:
-        """The id, in the case it was made with."""
-        return self.record.id
-
-    @property
-    def key(self) -> str:
-        """The id as a key: in lower case."""
-        return self.record.id.lower()
-
-    @property
-    def name(self) -> str:
-        """The name."""
-        return str(self.record.document["name"])
+        blocks = {} if self.errors is None else {"errors": list(self.errors)}
+        return self._record(shown, kept, **blocks)
 
     @property
     def properties(self) -> ClusterProperties:
@@ -155,21 +136,3 @@ class StoredCluster:
     def is_low_priority(self) -> bool:
         """Whether its nodes may be evicted."""
         return self.properties.get("vmPriority") == VmPriority.LOW_PRIORITY
-
-    @property
-    def keys(self) -> Mapping[str, str]:
-        """The keys that its creation gave, by storage account."""
-        keys: Mapping[str, str] = self.record.private.get("keys", {})
-        return keys
-
-    @property
-    def secrets(self) -> Mapping[str, str]:
-        """The secret variables of its setup task."""
-        secrets: Mapping[str, str] = self.record.private.get("secrets", {})
-        return secrets
-
-    @property
-    def asked(self) -> Document:
-        """What a repeated creation is compared with."""
-        asked: Document = self.record.private["asked"]
-        return asked

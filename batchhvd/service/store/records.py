@@ -95,6 +95,11 @@ class Store:
         row = self._connection().execute(f"{_SELECT} WHERE key = ?", (id.lower(),)).fetchone()
         return _record(row) if row else None
 
+    def document(self, id: str) -> bytes | None:
+        """Returns the document of the resource with this id as JSON, as it is stored, or None."""
+        row = self._connection().execute("SELECT document FROM resource WHERE key = ?", (id.lower(),)).fetchone()
+        return row[0].encode() if row else None
+
     def list(self, type: str, parent: str | None = None, *, after: int = 0, most: int = -1) -> _list[Record]:
         """Returns the resources of a type in the order of creation.
 
