@@ -88,11 +88,11 @@ class Service:
         self._root, self._options, self._started = root, options, time.time()
         self._store = Store(root / "state.sqlite")
         self._wake, self._stop = threading.Event(), threading.Event()
-        self._activity = process.Activity(lambda: bool(self._store.active()))
+        self._activity = process.Activity(self._store.is_active)
         site = Site(sys.executable, options.prepare, str(root / "layers"), directories=options.allow_directory)
-        scheduler = Scheduler(self._store, root, load(options.engine, **dict(options.option)), site=site)
+        self._scheduler = Scheduler(self._store, root, load(options.engine, **dict(options.option)), site=site)
         self._thread = threading.Thread(
-            target=process.schedule, args=(scheduler, self._wake, self._stop), name="scheduler"
+            target=process.schedule, args=(self._scheduler, self._wake, self._stop), name="scheduler"
         )
 
     def run(self) -> None:
@@ -109,6 +109,7 @@ class Service:
             self._wake.set()
             if self._thread.ident:
                 self._thread.join()
+            self._scheduler.close()
 
     async def _serve(self) -> None:
         application = self._application()

@@ -22,7 +22,7 @@ from batchhvd.service.arm import storage_accounts
 from batchhvd.service.description.published import Description
 from batchhvd.service.dispatch import Dispatcher
 from batchhvd.service.http import host, outgoing
-from batchhvd.service.http.exchange import Answer, FileService, Here
+from batchhvd.service.http.exchange import Act, Answer, FileService, Here
 from batchhvd.service.http.incoming import Incoming
 from batchhvd.service.http.tokens import Tokens
 from batchhvd.service.status import summary
@@ -114,12 +114,16 @@ class App:
             return answer
         self._bearer.check(request.headers.get("authorization", ""))
         if request.method == "GET" and request.path == "/status.json":
-            return summary.answer(self._here)
+            return await asyncio.to_thread(summary.answer, self._here)
         query, body, dry_run = request.query(), await request.body(), request.dry_run()
         act = self._dispatcher.prepare(request, query, body, dry_run=dry_run)
-        return act() if dry_run else await self._settle(self._do(act, writes=request.writes))
+        if dry_run:
+            return act()
+        if act.in_thread:
+            return await asyncio.to_thread(act)
+        return await self._settle(self._do(act, writes=request.writes))
 
-    def _do(self, act: Callable[[], Answer], *, writes: bool) -> Answer:
+    def _do(self, act: Act, *, writes: bool) -> Answer:
         """Acts; what writes does so in one transaction, so that the scheduler cannot remove a parent meanwhile."""
         if not writes:
             answer = act()

@@ -22,6 +22,7 @@ from attrs import evolve
 from starlette.types import Receive, Scope, Send
 
 from batchhvd.errors import ServiceError
+from batchhvd.service.files.disk import names
 from batchhvd.service.files.disk.disk import Disk
 from batchhvd.service.files.protocol import sas
 from batchhvd.service.files.protocol.gate import Gate
@@ -69,8 +70,25 @@ class Files:
         Raises:
             ServiceError: the account does not exist.
         """
-        target = Target(account, share, tuple(name for name in path.split("/") if name))
-        return sas.mint(self._gate.key(account), target, permission, expiry)
+        return self.links(account, share, permission, expiry)(path)
+
+    def links(self, account: str, share: str, permission: str, expiry: float) -> Callable[[str], str]:
+        """Returns what does the same as ``sas`` for one path after another, without looking for the key each time."""
+        key = self._gate.key(account)
+
+        def link(path: str) -> str:
+            target = Target(account, share, tuple(name for name in path.split("/") if name))
+            return sas.mint(key, target, permission, expiry)
+
+        return link
+
+    def names(self, folder: Path, last: str, most: int) -> list[str]:
+        """Returns names in a directory that come after a last one ("" for the beginning), some at most, in order.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        return names.after(names.names_in(folder), os.fsencode(last), b"", most)
 
     def directory(self, account: str, share: str) -> Path | None:
         """Returns the directory of a share, or None if the share does not exist."""

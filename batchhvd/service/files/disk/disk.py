@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -50,9 +51,10 @@ class Disk:
         self._root = root
         self._own = root / ".files"
         self._own.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shutil.rmtree(self._own / "staging", ignore_errors=True)  # left by a service that was killed, as is the trash
         for name in ("staging", "trash"):
-            shutil.rmtree(self._own / name, ignore_errors=True)  # left by a service that was killed
             (self._own / name).mkdir(exist_ok=True)
+        self._remove(list((self._own / "trash").iterdir()))
         self.sidecar = Sidecar(self._own / "sidecar.sqlite")
 
     def account(self, target: Target) -> Path:
@@ -100,7 +102,17 @@ class Disk:
         except FileNotFoundError:
             raise refusal("ShareNotFound") from None
         self.sidecar.forget_share(_key(target))
-        shutil.rmtree(doomed, ignore_errors=True)  # what cannot be removed now is tried again at the next start
+        self._remove([doomed])
+
+    @staticmethod
+    def _remove(folders: Sequence[Path]) -> None:
+        """Removes directories in the background; what is left when the service ends is removed by the next one."""
+
+        def work() -> None:
+            for folder in folders:
+                shutil.rmtree(folder, ignore_errors=True)
+
+        threading.Thread(target=work, name="deleted shares", daemon=True).start()
 
     def check_room(self, target: Target, more: int) -> None:
         """Refuses a request that would let a share grow beyond the limit that a fire drill has set.

@@ -6,7 +6,7 @@ import os
 import stat
 from email.utils import formatdate
 
-from batchhvd.service.files.disk import tree
+from batchhvd.service.files.disk import names, tree
 from batchhvd.service.files.disk.disk import Disk
 from batchhvd.service.files.disk.sidecar import Facts
 from batchhvd.service.files.disk.tree import Spot
@@ -20,7 +20,7 @@ from batchhvd.service.files.operations.properties import (
     written,
 )
 from batchhvd.service.files.protocol import xml
-from batchhvd.service.files.protocol.listing import PAGE, asked, endpoint, following, mark
+from batchhvd.service.files.protocol.listing import PAGE, asked, endpoint, mark, name_of
 from batchhvd.service.files.protocol.refusal import refusal
 from batchhvd.service.files.protocol.request import Request
 from batchhvd.service.files.protocol.response import Response, xml_response
@@ -84,34 +84,33 @@ def delete(disk: Disk, request: Request) -> Response:
 
 def list_entries(disk: Disk, request: Request) -> Response:
     """Lists what is directly in a directory."""
-    query = request.query
-    with tree.directory(disk.share(request.target), request.target.names) as place, os.scandir(place.fd) as entries:
-        found = {entry.name: entry for entry in entries}
-        names = following(found, query.get("prefix", ""), query.get("marker", ""))
-        page = names[: request.count("maxresults", PAGE, PAGE)]
-        items = [_item(disk, request, place, found[name]) for name in page]
-    marker = mark(page[-1]) if len(names) > len(page) else ""
+    query, most = request.query, request.count("maxresults", PAGE, PAGE)
+    with tree.directory(disk.share(request.target), request.target.names) as place:
+        last, prefix = name_of(query.get("marker", "")), os.fsencode(query.get("prefix", ""))
+        found = names.after(names.names_in(place.fd), last, prefix, most + 1)
+        items = [_item(disk, request, place, name) for name in found[:most]]
+    marker = mark(found[most - 1]) if len(found) > most else ""
     return xml_response(xml.listing("Entries", items, marker, asked(query), **_place(request)))
 
 
-def _item(disk: Disk, request: Request, place: Spot, entry: os.DirEntry[str]) -> str:
+def _item(disk: Disk, request: Request, place: Spot, name: str) -> str:
     """Returns an entry's element, or "" if it is neither a file nor a directory.
 
     A link shows as the file that it leads to. One that leads to a directory is left out: otherwise a client that copies
     or deletes a tree would walk in circles, or empty the directory that the link names.
     """
-    about = tree.look(disk.share(request.target), place, entry)
-    if about is None or (stat.S_ISDIR(about.st_mode) and entry.is_symlink()):
+    about, is_link = tree.look(disk.share(request.target), place, name)
+    if about is None or (stat.S_ISDIR(about.st_mode) and is_link):
         return ""
     include = request.query.get("include", "").lower().split(",")
     kind = "Directory" if stat.S_ISDIR(about.st_mode) else "File"
     told: dict[str, object] = {"Content-Length": about.st_size} if kind == "File" else {}
     if "timestamps" in include:
-        facts = disk.facts(request.target, "/".join([*place.names, entry.name]), about)
+        facts = disk.facts(request.target, "/".join([*place.names, name]), about)
         told |= {**timestamps(about, facts), "Last-Modified": formatdate(about.st_mtime, usegmt=True)}
     if "etag" in include:
         told["Etag"] = etag(about)
-    return xml.entry(kind, entry.name, about.st_ino, told, attributes(about) if "attributes" in include else "")
+    return xml.entry(kind, name, about.st_ino, told, attributes(about) if "attributes" in include else "")
 
 
 def _place(request: Request) -> dict[str, str]:

@@ -10,11 +10,12 @@ from email.utils import formatdate
 from pathlib import Path
 
 from batchhvd.errors import ServiceError
+from batchhvd.service.files.disk import names
 from batchhvd.service.files.disk.disk import Disk
 from batchhvd.service.files.disk.sidecar import Facts
 from batchhvd.service.files.operations.properties import etag, metadata, written
 from batchhvd.service.files.protocol import xml
-from batchhvd.service.files.protocol.listing import PAGE, asked, endpoint, following, mark
+from batchhvd.service.files.protocol.listing import PAGE, asked, endpoint, mark, name_of
 from batchhvd.service.files.protocol.refusal import refusal
 from batchhvd.service.files.protocol.request import Request, Target
 from batchhvd.service.files.protocol.response import Response, xml_response
@@ -26,10 +27,11 @@ _MOST_QUOTA = 102400
 def list_shares(disk: Disk, request: Request) -> Response:
     """Lists an account's shares in the order of their names."""
     query, account = request.query, disk.account(request.target)
-    names = following(os.listdir(account) if account.is_dir() else [], query.get("prefix", ""), query.get("marker", ""))
-    page = names[: request.count("maxresults", PAGE, PAGE)]
-    items = [_item(disk, Target(request.target.account, name), query) for name in page]
-    marker = mark(page[-1]) if len(names) > len(page) else ""
+    last, prefix = name_of(query.get("marker", "")), os.fsencode(query.get("prefix", ""))
+    most = request.count("maxresults", PAGE, PAGE)
+    found = names.after(names.names_in(account) if account.is_dir() else [], last, prefix, most + 1)
+    items = [_item(disk, Target(request.target.account, name), query) for name in found[:most]]
+    marker = mark(found[most - 1]) if len(found) > most else ""
     return xml_response(xml.listing("Shares", items, marker, asked(query), ServiceEndpoint=endpoint(request)))
 
 
@@ -110,8 +112,8 @@ def _quota(request: Request) -> int | None:
 def _usage(folder: Path) -> int:
     """Returns how many bytes a tree takes on the disk; links are not followed."""
     size = 0
-    for _, _, names, fd in os.fwalk(folder):
-        for name in names:
+    for _, _, files, fd in os.fwalk(folder):
+        for name in files:
             with suppress(FileNotFoundError):  # a job has deleted it meanwhile
                 size += os.stat(name, dir_fd=fd, follow_symlinks=False).st_blocks * 512
     return size
