@@ -149,7 +149,7 @@ def size(jobs: int) -> dict[str, Any]:
 def quiet(service: Service, root: Path) -> dict[str, Any]:
     """Returns the CPU of single requests, in milliseconds."""
     time.sleep(3)
-    idle = spent(service, lambda: time.sleep(5)) / 5000
+    idle = spent(service, lambda: time.sleep(5)) / 5
     jobs, experiment = filled.experiment("keep") + "/jobs", filled.experiment("keep")
     output = f"{experiment}/jobs/j0/listOutputFiles{BATCHAI}&outputdirectoryid=stdouterr"
     found = {

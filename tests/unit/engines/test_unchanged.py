@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -48,11 +49,18 @@ def test_a_file_is_read_once_for_each_of_its_versions(tmp_path: Path) -> None:
     assert reader.look(path) is None
 
 
-def test_a_file_that_was_just_written_is_read_each_time(tmp_path: Path) -> None:
+def test_a_file_that_was_just_written_is_read_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reader, path = Reader(), tmp_path / "record"
-    for text in ("one", "two", "six"):  # the same inode and length, and perhaps the same times
+    path.write_text("one")
+    facts = path.lstat()
+    monkeypatch.setattr(os, "lstat", lambda path: facts)  # a file system with coarse times
+    for text in ("one", "two", "six"):
         path.write_text(text)
         assert reader.look(path) == text
+    monkeypatch.setattr(time, "time", lambda: facts.st_ctime + 3)
+    assert reader.look(path) == "six"
+    path.write_text("ten")
+    assert reader.look(path) == "six"
 
 
 @pytest.mark.usefixtures("no_grace")
