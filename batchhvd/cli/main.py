@@ -74,6 +74,7 @@ def main_group(
 for command in (
     service.serve,
     service.status,
+    service.prune,
     tutorial.tutorial,
     doctor.doctor,
     job_file.plan,

@@ -1,10 +1,14 @@
-"""``serve`` and ``status``: the local service as a process, and its contents."""
+"""``serve``, ``status`` and ``prune``: the local service as a process, its contents, and what can go of them."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +18,13 @@ from batchhvd.cli.context import CliContext, with_context
 from batchhvd.cli.printing import shown
 
 if TYPE_CHECKING:
+    from batchhvd import Experiment, Job
     from batchhvd.wire.local_service import LocalService
 
 NOT_RUNNING = 4
+_AGE = re.compile(r"(\d{1,6})([hdw])", re.ASCII)
+_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+_AT_ONCE = 8  # deletions that are under way at the same time
 
 
 @click.command()
@@ -174,3 +182,56 @@ def _inventory(context: CliContext) -> list[dict[str, str]]:
                     how = {"state": job.state, "about": "; ".join(map(str, job.errors))}
                     rows.append({"kind": "job", "name": f"{place}/{experiment.name}/{job.name}", **how})
     return rows
+
+
+def _age(_context: click.Context, _parameter: click.Parameter, value: str | None) -> timedelta | None:
+    found = None if value is None else _AGE.fullmatch(value)
+    if value is not None and found is None:
+        raise click.BadParameter(f"{value!r} is not an age such as 12h, 30d or 8w")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else None
+
+
+@click.command()
+@click.option("--older", "age", callback=_age, metavar="AGE", help="jobs that ended longer ago than this: 12h, 30d, 8w")
+@click.option(
+    "--keep", type=click.IntRange(0), metavar="N", help="jobs other than the N that ended last in their experiment"
+)
+@click.option("--dry-run", is_flag=True, help="only list what would be deleted")
+@with_context
+def prune(context: CliContext, age: timedelta | None, keep: int | None, dry_run: bool) -> None:
+    """Deletes finished jobs of all groups, with the folders that the service keeps for them.
+
+    With both --older and --keep, a job is deleted only if both permit it. Output files on shares stay.
+    """
+    if age is None and keep is None:
+        raise click.UsageError("say what to delete: --older AGE, --keep N, or both")
+    before = None if age is None else datetime.now(timezone.utc) - age
+    found = [job for experiment in _experiments(context) for job in _prunable(experiment, before, keep or 0)]
+    for job in found if dry_run else ():
+        ended = f"{job.ended:%Y-%m-%d %H:%M}" if job.ended else "at an unknown time"
+        click.echo(
+            f"{job.group.name}/{job.workspace.name}/{job.experiment.name}/{job.name}  {job.state}, ended {ended}"
+        )
+    if not dry_run:
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(lambda job: job.delete(), found))
+    click.echo(f"{'would delete' if dry_run else 'deleted'} {len(found)} finished jobs", err=True)
+
+
+def _experiments(context: CliContext) -> Iterator[Experiment]:
+    for group in context.session().groups():
+        for workspace in group.workspaces():
+            yield from workspace.experiments()
+
+
+def _prunable(experiment: Experiment, before: datetime | None, keep: int) -> list[Job]:
+    """Returns an experiment's finished jobs that may go, the last to end first."""
+    from batchhvd.wire.facts.states import ENDED
+
+    ended = sorted((job for job in experiment.jobs() if job.state in ENDED), key=_end, reverse=True)
+    return [job for job in ended[keep:] if before is None or _end(job) < before]
+
+
+def _end(job: Job) -> datetime:
+    """Returns when a job ended; one that does not say so ended long ago."""
+    return job.ended or datetime.min.replace(tzinfo=timezone.utc)

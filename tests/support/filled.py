@@ -11,7 +11,7 @@ from batchhvd.wire.facts.identity import SUBSCRIPTION
 from batchhvd.wire.facts.times import write_moment
 
 ACCOUNT, SHARE = "benchaccount", "share"
-_TIME = 1_800_000_000.0
+_TIME = 1_600_000_000.0
 _BATCH = 5000  # records written in one transaction
 
 
@@ -35,7 +35,7 @@ def fill(root: Path, jobs: int = 0, clusters: int = 0, files: int = 0, doomed: i
 
     Args:
         root: the root; it exists.
-        jobs: finished jobs in the group ``keep``.
+        jobs: finished jobs in the group ``keep``, each of which ended a second after the one before.
         clusters: clusters without nodes, there too.
         files: files in the first job's output directory.
         doomed: finished jobs in the group ``gone``.
@@ -100,11 +100,11 @@ def _jobs(store: Store, name: str, count: int) -> list[str]:
         with store.transaction():
             for number, own in enumerate(uuids[start : start + _BATCH], start):
                 id = f"{experiment(name)}/jobs/j{number}"
-                _put(store, id, "jobs", experiment(name), _properties(name, own), _private(own))
+                _put(store, id, "jobs", experiment(name), _properties(name, own, number), _private(own))
     return uuids
 
 
-def _properties(name: str, own: str) -> dict[str, Any]:
+def _properties(name: str, own: str, number: int) -> dict[str, Any]:
     mount = {
         "azureFileUrl": f"https://{ACCOUNT}.file.core.windows.net/{SHARE}",
         "relativeMountPath": "share",
@@ -124,7 +124,7 @@ def _properties(name: str, own: str) -> dict[str, Any]:
         "jobOutputDirectoryPathSegment": f"jobs/{own}",
         "executionState": "succeeded",
         "executionStateTransitionTime": time,
-        "executionInfo": {"startTime": time, "endTime": time, "exitCode": 0},
+        "executionInfo": {"startTime": time, "endTime": write_moment(_TIME + number), "exitCode": 0},
     }
 
 
