@@ -229,7 +229,8 @@ class Scheduler:
 
 def _rests(cluster: StoredCluster) -> bool:
     """Says whether time alone cannot move a cluster that nothing uses."""
-    return not cluster.preparing and not cluster.leaving and ("manual" in cluster.scale or not cluster.names)
+    moving = cluster.preparing or cluster.leaving or cluster.again
+    return not moving and ("manual" in cluster.scale or not cluster.names)
 
 
 def _uses(jobs: Mapping[str, StoredJob]) -> list[NodeUse]:

@@ -41,6 +41,7 @@ class StoredCluster(RecordValue):
         preparing: node -> handle of its setup task, "" when none has begun.
         leaving: the nodes that go as soon as they are free.
         unusable: node -> why its setup failed.
+        again: those of the unusable ones that are set up again from time to time: the command itself did not fail.
         broken: node -> which machine of the engine takes no tasks, and why; that many fewer nodes can be given.
         idle: node -> since when it is idle, in seconds since 1970.
         next: the number of the next node.
@@ -56,6 +57,7 @@ class StoredCluster(RecordValue):
     preparing: Mapping[str, str]
     leaving: tuple[str, ...]
     unusable: Mapping[str, str]
+    again: tuple[str, ...]
     broken: Mapping[str, str]
     idle: Mapping[str, float]
     next: int
@@ -77,6 +79,7 @@ class StoredCluster(RecordValue):
             private.get("preparing", {}),
             tuple(private.get("leaving", ())),
             private.get("unusable", {}),
+            tuple(private.get("again", ())),
             private.get("broken", {}),
             private.get("idle", {}),
             private.get("next", 1),
@@ -96,6 +99,7 @@ class StoredCluster(RecordValue):
             "leaving": list(self.leaving),
             "preparing": dict(self.preparing),
             "unusable": dict(self.unusable),
+            "again": list(self.again),
             "broken": dict(self.broken),
             "idle": dict(self.idle),
             "target": self.target,
