@@ -154,7 +154,7 @@ def quiet(service: Service, root: Path) -> dict[str, Any]:
     output = f"{experiment}/jobs/j0/listOutputFiles{BATCHAI}&outputdirectoryid=stdouterr"
     found = {
         "idle CPU, %": round(100 * idle, 2),
-        "GET of a job, median ms": round(1e3 * statistics.median(times(service, 300)), 2),
+        **spread("GET of a job", times(service, 2000)),
         "page of jobs, CPU ms": page(service, "GET", f"{jobs}{BATCHAI}"),
         "page of clusters, CPU ms": page(service, "GET", f"{experiment.rpartition('/exp')[0]}/clusters{BATCHAI}"),
         "first page of output files, CPU ms once": page(service, "POST", output, tries=1),
@@ -211,15 +211,19 @@ def deletion(service: Service, seconds: float = 5.0) -> dict[str, Any]:
         found += times(service, 20)
         time.sleep(0.02)
     cpu, ended = service.cpu() - before, service.end()
-    found.sort()
     return {
         "DELETE of a group, s": round(took, 3),
-        "GET during the deletion, median ms": round(1e3 * statistics.median(found), 2),
-        "GET during the deletion, 99 % ms": round(1e3 * found[int(len(found) * 0.99)], 2),
-        "GET during the deletion, worst ms": round(1e3 * found[-1], 2),
+        **spread("GET during the deletion", found),
         "CPU in these seconds, %": round(100 * cpu / seconds),
         "SIGTERM during the deletion, s": round(ended, 2),
     }
+
+
+def spread(name: str, found: list[float]) -> dict[str, float]:
+    """Returns median, 99th percentile and worst of some times, in milliseconds."""
+    found.sort()
+    figures = {"median": statistics.median(found), "99 %": found[int(len(found) * 0.99)], "worst": found[-1]}
+    return {f"{name}, {which} ms": round(1e3 * value, 2) for which, value in figures.items()}
 
 
 def gone(service: Service) -> None:

@@ -17,6 +17,7 @@ from batchhvd.errors import EngineError
 from batchhvd.service import app, process, root_folder, server
 from batchhvd.service.files.app import Files
 from batchhvd.service.http.holding import Holding, job_over
+from batchhvd.service.root_watch import RootWatch, WatchedTicks
 from batchhvd.service.scheduler.task import Site
 from batchhvd.service.scheduler.tick import Scheduler
 from batchhvd.service.store import accounts, durable, trash
@@ -37,12 +38,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _serve(root: Path, options: argparse.Namespace) -> int:
     with root_folder.lock(root) as held:
-        if not held:
+        if held is None:
             return _point_to(root)
         process.log_to(root / "service.log")
         root_folder.forget(root)  # what a killed one left
         trash.empty(root)
-        Service(root, options).run()
+        Service(root, options, held).run()
     return 0
 
 
@@ -84,15 +85,17 @@ def _point_to(root: Path) -> int:
 class Service:
     """The service in this process: its servers, its scheduler, its end."""
 
-    def __init__(self, root: Path, options: argparse.Namespace) -> None:
-        self._root, self._options, self._started = root, options, time.time()
+    def __init__(self, root: Path, options: argparse.Namespace, watch: RootWatch) -> None:
+        self._root, self._options, self._watch, self._started = root, options, watch, time.time()
         self._store = Store(root / "state.sqlite")
         self._wake, self._stop = threading.Event(), threading.Event()
         self._activity = process.Activity(self._store.is_active)
         site = Site(sys.executable, options.prepare, str(root / "layers"), directories=options.allow_directory)
         self._scheduler = Scheduler(self._store, root, load(options.engine, **dict(options.option)), site=site)
         self._thread = threading.Thread(
-            target=process.schedule, args=(self._scheduler, self._wake, self._stop), name="scheduler"
+            target=process.schedule,
+            args=(WatchedTicks(self._scheduler, watch), self._wake, self._stop),
+            name="scheduler",
         )
 
     def run(self) -> None:
@@ -129,9 +132,14 @@ class Service:
             self._root,
             root_folder.token(self._root),
             self._wake.set,
-            Files(self._root / "shares", lambda account: accounts.keys_of(self._store, account)),
+            Files(
+                self._root / "shares",
+                lambda account: accounts.keys_of(self._store, account),
+                problem=self._watch.problem,
+            ),
             touch=self._activity.touch,
             directories=self._options.allow_directory,
+            problem=self._watch.problem,
         )
         return Holding(application, ended=job_over(self._store), closing=self._stop.is_set)
 
@@ -152,6 +160,7 @@ class Service:
         root_folder.announce(self._root, endpoint, self._options.engine, self._started)
 
     def _ended(self) -> bool:
+        self._watch.look()
         idle = self._options.idle
         return not self._thread.is_alive() or self._stop.is_set() or bool(idle and self._activity.unneeded(idle))
 

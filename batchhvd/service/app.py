@@ -26,6 +26,7 @@ from batchhvd.service.http.exchange import Act, Answer, FileService, Here
 from batchhvd.service.http.incoming import Incoming
 from batchhvd.service.http.tokens import Tokens
 from batchhvd.service.status import summary
+from batchhvd.service.store import trouble
 from batchhvd.service.store.records import Store
 
 log = logging.getLogger("batchhvd.service")
@@ -43,6 +44,7 @@ def build(
     now: Callable[[], float] = time.time,
     touch: Callable[[], None] = lambda: None,
     directories: Sequence[str] = (),
+    problem: Callable[[], str] = lambda: "",
 ) -> App:
     """Returns the application.
 
@@ -55,8 +57,9 @@ def build(
         now: the clock, seconds since 1970.
         touch: called for each request, so that an idle service can be ended.
         directories: the directories of the machine that jobs may mount.
+        problem: says what keeps the service from answering, "" if nothing does.
     """
-    here = Here(store, root, files, now, directories)
+    here = Here(store, root, files, now, directories, problem)
     return App(here, Tokens(token, now), Dispatcher(here, Description.published()), wake, touch)
 
 
@@ -96,9 +99,13 @@ class App:
             answer = outgoing.refused(error)
         except ClientDisconnect:
             return Answer(400)
-        except Exception:
-            log.exception("%s %s failed; request %s", request.method, request.path, request_id)
-            answer = outgoing.failed(request_id)
+        except Exception as error:
+            told = trouble.told(error, self._here.root)
+            cause = None if told else error
+            log.error(
+                "%s %s failed; request %s %s", request.method, request.path, request_id, told or "", exc_info=cause
+            )
+            answer = outgoing.refused(told) if told else outgoing.failed(request_id)
         if request.writes or answer.status >= 400:
             took = 1000 * (time.perf_counter() - started)
             log.info("%s %s %d %.1f ms %s", request.method, request.path, answer.status, took, request_id)
@@ -113,6 +120,7 @@ class App:
         if answer is not None:
             return answer
         self._bearer.check(request.headers.get("authorization", ""))
+        self._here.check()
         if request.method == "GET" and request.path == "/status.json":
             return await asyncio.to_thread(summary.answer, self._here)
         query, body, dry_run = request.query(), await request.body(), request.dry_run()

@@ -56,11 +56,15 @@ class Ticking(Protocol):
 
 def schedule(scheduler: Ticking, wake: threading.Event, stop: threading.Event) -> None:
     """Calls the scheduler again and again: at once when woken, and when its pause is over."""
+    last = ""
     while not stop.is_set():
         wake.clear()
         try:
             scheduler.tick()
-        except Exception:
+            last = ""
+        except Exception as error:
             # The next tick may well succeed; a scheduler that has stopped never would.
-            log.exception("the scheduler failed; it goes on")
+            if repr(error) != last:  # a full disk fails each tick
+                log.exception("the scheduler failed; it goes on, and says so again only if it fails otherwise")
+            last = repr(error)
         wake.wait(scheduler.pause)

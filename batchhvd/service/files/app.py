@@ -9,6 +9,7 @@ of the work: a new file, a small range, a look at a file's properties.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import time
@@ -45,6 +46,7 @@ class Files:
         root: the directory that holds ``<account>/<share>/``.
         keys: returns an account's base64 keys, or None for an account that does not exist.
         now: the clock, seconds since 1970.
+        problem: says what keeps the service from answering, "" if nothing does.
     """
 
     def __init__(
@@ -52,9 +54,10 @@ class Files:
         root: str | os.PathLike[str],
         keys: Callable[[str], Sequence[str] | None],
         now: Callable[[], float] = time.time,
+        problem: Callable[[], str] = lambda: "",
     ) -> None:
-        self._disk = Disk(Path(root))
-        self._gate = Gate(keys, now)
+        self._root, self._disk = root, Disk(Path(root))
+        self._gate, self._problem = Gate(keys, now), problem
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="files")
 
     def sas(self, account: str, share: str, path: str, permission: str, expiry: float) -> str:
@@ -112,6 +115,8 @@ class Files:
         try:
             request = read(scope)
             permit = admit(self._gate, request)
+            if problem := self._problem():
+                raise refusal("RootGone", problem)
             body = await read_body(receive)
             if body is None:
                 return None
@@ -133,7 +138,9 @@ class Files:
         try:
             return action.run(self._disk, request)
         except OSError as error:
-            raise translate(error) or error from error
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            told = refusal("ShareSizeLimitReached", f"The disk of {self._root} is full.") if full else translate(error)
+            raise told or error from error
 
     async def _read(self, fd: int, length: int, position: int) -> bytes:
         return await self._in_worker(os.pread, fd, length, position)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from attrs import field, frozen
 from starlette.types import Receive, Scope, Send
 
-from batchhvd.errors import BadRequestError
+from batchhvd.errors import BadRequestError, ServiceError
 from batchhvd.service.store.records import Record, Store
 
 
@@ -45,6 +45,7 @@ class Here:
         files: the file service.
         now: the clock, seconds since 1970.
         directories: the directories of the machine that jobs may mount.
+        problem: says what keeps the service from answering, "" if nothing does.
     """
 
     store: Store
@@ -52,6 +53,17 @@ class Here:
     files: FileService
     now: Callable[[], float]
     directories: Sequence[str] = ()
+    problem: Callable[[], str] = lambda: ""
+
+    def check(self) -> None:
+        """Refuses a request if something keeps the service from answering.
+
+        Raises:
+            ServiceError: 410, which clients do not repeat.
+        """
+        problem = self.problem()
+        if problem:
+            raise ServiceError(problem, status=410, code="RootGone")
 
     def fetch(self, type: str, parent: str | None = None) -> Callable[[int, int], Sequence[Record]]:
         """Returns what reads one page of a type's resources from the store, for ``paging.records``."""

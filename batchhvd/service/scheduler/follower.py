@@ -13,7 +13,7 @@ from batchhvd.engines.base import ENDED, Status, StopReason, TaskState
 from batchhvd.service.scheduler import ending, manifest, nodes, outcome, task, transition
 from batchhvd.service.scheduler.ending import Ending
 from batchhvd.service.scheduler.starter import JobStarter
-from batchhvd.service.store import documents, trash
+from batchhvd.service.store import documents, trash, trouble
 from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.documents import ErrorDocument
 from batchhvd.service.store.job import StoredJob
@@ -78,12 +78,17 @@ class JobFollower:
                 return job
         except Exception as error:  # whatever lies in the outputs, no other job suffers
             self.sealing.pop(job.id, None)
+            if trouble.is_disk_full(error):  # it is sealed when there is room again
+                log.error("the outputs of job %s could not be sealed: %s", job.id, error)
+                return job
             text = f"The job succeeded, but its outputs could not be sealed: {error}"
             return self._finish(job, status, documents.error(Code.ENGINE_FAILED, text), now)
         return self._finish(job, status, None, now)
 
     def _sealed(self, job: StoredJob, cluster: StoredCluster | None, now: float) -> bool:
         future = self.sealing.get(job.id)
+        if future is None and trouble.disk_problem(self.starter.root):
+            return False
         if future is None:
             directories = self._segments(job, cluster)
             stops = self.closing.is_set

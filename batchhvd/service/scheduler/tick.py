@@ -6,6 +6,7 @@ Memory holds nothing that the store does not hold: after a kill at any moment, a
 from __future__ import annotations
 
 import logging
+import sqlite3
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -163,7 +164,7 @@ class Scheduler:
         since, cluster = self._doubts.setdefault(job.key, present.now), present.clusters.get(job.cluster)
         if since == present.now:
             log.error("job %s could not be followed; the next tick tries again", job.id, exc_info=error)
-        machine = isinstance(error, (BatchHvdError, MountError, ScriptMissingError, OSError))
+        machine = isinstance(error, (BatchHvdError, MountError, ScriptMissingError, OSError, sqlite3.Error))
         if present.now - since >= PATIENCE and (ending.of(job, cluster) or not machine):
             present.keep(self._follower.abandon(job, cluster, error, present.now))
             self._doubts.pop(job.key, None)

@@ -272,9 +272,13 @@ class Store:
             try:
                 yield connection
             except BaseException:
-                connection.execute("ROLLBACK")
+                _roll_back(connection)
                 raise
-            connection.execute("COMMIT")
+            try:
+                connection.execute("COMMIT")
+            except sqlite3.Error:  # a full disk: what follows must not join this transaction
+                _roll_back(connection)
+                raise
 
     def close(self) -> None:
         """Closes this thread's connection."""
@@ -307,6 +311,11 @@ def _chosen(type: str, parent: str | None, after: int) -> tuple[str, _Values]:
     if parent is None:
         return "type = ? AND number > ?", (type, after)
     return "type = ? AND number > ? AND parent = ?", (type, after, parent.lower())
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:  # SQLite may have done so already
+        connection.execute("ROLLBACK")
 
 
 def merged(base: Mapping[str, Any], values: Mapping[str, object]) -> Document:

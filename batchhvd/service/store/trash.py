@@ -10,6 +10,7 @@ import errno
 import os
 import shutil
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -72,7 +73,10 @@ class _Bin:
         """Removes until nothing is left; a thread that waited for more would have to be ended."""
         while True:
             for folder in self._queue.get()():
+                began = time.monotonic()
                 shutil.rmtree(folder, ignore_errors=True)
+                if self._waiting > 1:  # so many that requests would notice
+                    time.sleep(time.monotonic() - began)
             with self._lock:
                 self._waiting -= 1
                 if not self._waiting:

@@ -33,6 +33,7 @@ class Cause(WireWord):
     HOROVOD_MISSING = "Horovod missing"
     HOROVOD_BROKEN = "Horovod broken"
     ENGINE_FAILED = "engine failed"
+    DISK_FULL = "disk full"
     READY = "ready"
     RESIZING = "resizing"
     NOT_MADE = "not made"
@@ -66,6 +67,7 @@ class Code(WireWord):
     HOROVOD_MISSING = "HorovodMissing"
     HOROVOD_BROKEN = "HorovodBroken"
     ENGINE_FAILED = "EngineFailed"
+    DISK_FULL = "DiskFull"
 
 
 CODE_OF_REASON: Mapping[str, Code] = {
@@ -92,6 +94,7 @@ CAUSE_OF_CODE: Mapping[str, Cause] = {
     Code.HOROVOD_MISSING: Cause.HOROVOD_MISSING,
     Code.HOROVOD_BROKEN: Cause.HOROVOD_BROKEN,
     Code.ENGINE_FAILED: Cause.ENGINE_FAILED,
+    Code.DISK_FULL: Cause.DISK_FULL,
 }
 
 GONE_WITH_THE_SERVICE = frozenset({Cause.NODE_LOST, Cause.ENGINE_FAILED})
@@ -141,6 +144,11 @@ REMEDIES: Mapping[Cause, Remedy] = {
     Cause.ENGINE_FAILED: Remedy(
         "read the execution-*.log files of job.files() and the service's log, then submit the job again",
         "read the execution-*.log files (batchhvd job files) and the service's log, then submit the job again",
+    ),
+    Cause.DISK_FULL: Remedy(
+        "free space on the disk of the service's folder, such as by deleting finished jobs; then submit the job again",
+        "free space on the disk of the service's folder, such as by `batchhvd prune --older 30d`; "
+        "then submit the job again",
     ),
     Cause.UNKNOWN: Remedy("read the files of job.files()", "read its log files (batchhvd job files)"),
 }

@@ -5,8 +5,6 @@ Work is counted, not timed: steps of SQLite's machine, records that become objec
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -16,7 +14,6 @@ from typing import Any
 import pytest
 from attrs import define, field
 
-from batchhvd.service import app
 from batchhvd.service.files.app import Files
 from batchhvd.service.files.disk import names
 from batchhvd.service.http.exchange import Act
@@ -25,11 +22,11 @@ from batchhvd.service.scheduler.tick import HURRIED, Scheduler
 from batchhvd.service.store import accounts, records, trash
 from batchhvd.service.store.records import Store
 from tests.support import filled
+from tests.support.asked import ask, built
 from tests.support.waiting import until
 from tests.support.world import Memory
 
 SMALL, LARGE = 300, 2400
-TOKEN = "x" * 43
 BATCHAI, STORAGE = "?api-version=2018-05-01", "?api-version=2019-06-01"
 
 
@@ -45,26 +42,12 @@ class Root:
     def __attrs_post_init__(self) -> None:
         self.store._connection().execute("PRAGMA synchronous = OFF")  # no power cut is tested here
         files = Files(self.path / "shares", lambda account: accounts.keys_of(self.store, account))
-        self.app = app.build(self.store, self.path, TOKEN, lambda: None, files)
+        self.app = built(self.store, self.path, files)
         self.scheduler = Scheduler(self.store, self.path, Memory())
 
     def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """Sends a request to the application and returns status and body."""
-        place, _, query = path.partition("?")
-        headers = [(b"host", b"127.0.0.1:8080"), (b"authorization", f"Bearer {TOKEN}".encode())]
-        scope = {"type": "http", "method": method, "path": place, "raw_path": place.encode(), "scheme": "http"}
-        scope |= {"query_string": query.encode(), "headers": headers, "client": ("127.0.0.1", 1), "http_version": "1.1"}
-        sent: list[Any] = []
-
-        async def receive() -> Any:
-            return {"type": "http.request", "body": b"" if body is None else json.dumps(body).encode()}
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        asyncio.run(self.app(scope, receive, send))
-        text = sent[1]["body"]
-        return sent[0]["status"], json.loads(text) if text else None
+        return ask(self.app, method, path, body)
 
 
 def filled_root(path: Path, size: int) -> Root:
