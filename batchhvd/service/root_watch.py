@@ -5,10 +5,12 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import time
 from pathlib import Path
 
 from batchhvd.service.process import Ticking
 
+_GRACE = 1.0  # seconds: the whole folder may be about to be removed
 log = logging.getLogger("batchhvd.service.root_watch")
 
 
@@ -27,6 +29,7 @@ class RootWatch:
         """
         self._root, self._path, self._lock = root, root / "lock", lock
         self._known, self._said = _identity(root), ""
+        self._missing_since: float | None = None
 
     def problem(self) -> str:
         """Returns what is wrong with the folder, as a sentence with the remedy; "" if nothing is."""
@@ -44,7 +47,11 @@ class RootWatch:
         if problem != self._said:
             log.error(problem) if problem else log.info("The folder %s is back.", self._root)
             self._said = problem
-        if not problem and _identity(self._path) != _of(os.fstat(self._lock)):
+        if problem or _identity(self._path) == _of(os.fstat(self._lock)):
+            self._missing_since = None
+        elif self._missing_since is None:
+            self._missing_since = time.monotonic()
+        elif time.monotonic() - self._missing_since > _GRACE:
             self._restore()
 
     def _restore(self) -> None:
