@@ -50,6 +50,7 @@ _AT_ONCE = 8  # deletions that are under way at the same time
     "--idle", type=click.FloatRange(0), default=0, metavar="SECONDS", help="end after being idle for this long"
 )
 @click.option("--tls", is_flag=True, help="also serve https, and act as the proxy for Azure's host names")
+@click.option("--recover", is_flag=True, help="put a damaged database aside, and start with what can be read from it")
 @click.option("--detach", is_flag=True, help="return as soon as the service answers")
 @click.option("--stop", is_flag=True, help="stop the running service")
 @with_context
@@ -62,6 +63,7 @@ def serve(
     port: int,
     idle: float,
     tls: bool,
+    recover: bool,
     detach: bool,
     stop: bool,
 ) -> None:
@@ -76,7 +78,7 @@ def serve(
         click.echo("ended" if local_service.stop(root) else f"no service runs in {root}", err=True)
         return
     options = ["--engine", engine, "--prepare", prepare, "--port", str(port), "--idle", str(idle)]
-    options += ["--tls"] if tls else []
+    options += [*(["--tls"] if tls else []), *(["--recover"] if recover else [])]
     options += [f"--option={setting}" for setting in engine_options]
     options += [f"--allow-directory={directory}" for directory in directories]
     process = local_service.start(root, *options, attached=not detach)

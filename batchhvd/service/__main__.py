@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import signal
 import sqlite3
 import sys
@@ -20,9 +21,10 @@ from batchhvd.service.http.holding import Holding, job_over
 from batchhvd.service.root_watch import RootWatch, WatchedTicks
 from batchhvd.service.scheduler.task import Site
 from batchhvd.service.scheduler.tick import Scheduler
-from batchhvd.service.store import accounts, durable, trash
+from batchhvd.service.store import accounts, durable, recovery, trash
 from batchhvd.service.store.records import Store
 
+log = logging.getLogger("batchhvd.service")
 WRONG, IN_USE = 2, 3
 
 
@@ -43,6 +45,10 @@ def _serve(root: Path, options: argparse.Namespace) -> int:
         process.log_to(root / "service.log")
         root_folder.forget(root)  # what a killed one left
         trash.empty(root)
+        for line in recovery.recover(root) if options.recover else ():
+            log.warning(line)
+            print(line, file=sys.stderr)
+        recovery.check(root)
         Service(root, options, held).run()
     return 0
 
@@ -70,6 +76,9 @@ def _parser() -> argparse.ArgumentParser:
         help="a directory of this machine that jobs may mount (unmanagedFileSystems), with all below it",
     )
     parser.add_argument("--idle", type=float, default=0, metavar="SECONDS", help="end when nothing needed it so long")
+    parser.add_argument(
+        "--recover", action="store_true", help="put a damaged database aside, and begin with what can be read from it"
+    )
     parser.add_argument("--tls", action="store_true", help="also speak https, and be the proxy for Azure's own names")
     return parser
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import sqlite3
 from pathlib import Path
 
@@ -39,7 +40,7 @@ def told(error: BaseException, root: Path) -> ServiceError | None:
     if is_disk_full(error):
         return ServiceError(disk_full(root), status=507, code="DiskFull")
     if is_damage(error):
-        return ServiceError(damaged(root / "state.sqlite", error), status=500, code="StateDamaged")
+        return ServiceError(damaged(root / "state.sqlite", root, error), status=500, code="StateDamaged")
     return None
 
 
@@ -48,9 +49,9 @@ def is_damage(error: BaseException) -> bool:
     return type(error) is sqlite3.DatabaseError
 
 
-def damaged(path: Path, error: BaseException) -> str:
-    """Returns the sentence about a damaged database."""
+def damaged(path: Path, root: Path, why: object) -> str:
+    """Returns the sentence about a damaged database of a root."""
     return (
-        f"{path} is damaged ({error}). `batchhvd --root {path.parent} serve --recover` keeps it aside, "
+        f"{path} is damaged ({why}). `batchhvd --root {shlex.quote(str(root))} serve --recover` keeps it aside, "
         "and starts with what can be read from it."
     )
