@@ -3,8 +3,8 @@
 #   make tutorial    the tutorial on this machine: four nodes, four ranks, a trained model
 #   make test        everything that CI checks
 #
-# While you work: make unit (seconds), make lint, make docs, make notebooks; make azure PINS=oldest tests with the oldest
-# Azure packages that setup.cfg allows, make release builds the wheel and runs the tutorial from it.
+# While you work: make unit (seconds), make lint, make docs, make notebooks. Seldom: make azure PINS=oldest (the oldest Azure
+# packages that setup.cfg allows), make drills (poison, power cuts, growth: 20 minutes), make release (the wheel, and the tutorial from it).
 #
 # Each does its own set-up once, in a .venv of this checkout, and says what it does. PYTHON=python3.12 takes another Python.
 
@@ -31,7 +31,7 @@ PY := $(VENV)/bin/python
 SAY = @printf '\033[1m== %s\033[0m\n'
 PIP := PYTHONWARNINGS=ignore $(PY) -m pip install --quiet --disable-pip-version-check --no-warn-script-location
 
-.PHONY: help tutorial test lint unit docs notebooks azure release clean
+.PHONY: help tutorial test lint unit docs notebooks azure drills release clean
 .DEFAULT_GOAL := help
 
 help:
@@ -65,6 +65,10 @@ notebooks: $(VENV)/.test $(VENV)/.horovod
 azure: .venv-azure-$(PINS)/.done
 	$(SAY) 'the client and the service with the $(PINS) Azure packages'
 	@.venv-azure-$(PINS)/bin/python -m pytest -n $(WORKERS) --dist loadfile tests/unit tests/wire --ignore=tests/unit/trainer $(ARGS)
+
+drills: $(VENV)/.test
+	$(SAY) 'drills: poisoned records, power cuts, growth (20 minutes)'
+	@$(PY) benchmarks/drills.py $(ARGS) && $(PY) benchmarks/report.py
 
 release: $(VENV)/.runtime
 	$(SAY) 'source archive and wheel, and the tutorial from the wheel'
