@@ -4,8 +4,8 @@
 #   make test        everything that CI checks
 #
 # While you work: make unit (seconds), make lint, make docs, make notebooks; make models trains all kinds of models on two
-# ranks and on one; make azure PINS=oldest tests with the oldest Azure packages that setup.cfg allows, make upstream runs
-# Microsoft's tests of its file client against the service, make release builds the wheel and runs the tutorial from it.
+# ranks and on one. Seldom: make azure PINS=oldest (the oldest Azure packages that setup.cfg allows), make upstream (Microsoft's
+# tests of its file client), make drills (poison, power cuts, growth: 20 minutes), make release (the wheel, and the tutorial from it).
 #
 # Each does its own set-up once, in a .venv of this checkout, and says what it does. PYTHON=python3.12 takes another Python.
 
@@ -32,7 +32,7 @@ PY := $(VENV)/bin/python
 SAY = @printf '\033[1m== %s\033[0m\n'
 PIP := PYTHONWARNINGS=ignore $(PY) -m pip install --quiet --disable-pip-version-check --no-warn-script-location
 
-.PHONY: help tutorial test lint unit models docs notebooks azure upstream release clean
+.PHONY: help tutorial test lint unit models docs notebooks azure upstream drills release clean
 .DEFAULT_GOAL := help
 
 help:
@@ -74,6 +74,10 @@ azure: .venv-azure-$(PINS)/.done
 upstream: .venv-upstream/.done
 	$(SAY) "Microsoft's tests of azure-storage-file-share against the file service"
 	@.venv-upstream/bin/python -m tests.upstream.run $(ARGS)
+
+drills: $(VENV)/.test
+	$(SAY) 'drills: poisoned records, power cuts, growth (20 minutes)'
+	@$(PY) benchmarks/drills.py $(ARGS) && $(PY) benchmarks/report.py
 
 release: $(VENV)/.runtime
 	$(SAY) 'source archive and wheel, and the tutorial from the wheel'

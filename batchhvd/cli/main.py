@@ -75,6 +75,7 @@ for command in (
     service.serve,
     service.status,
     service.emulate,
+    service.prune,
     tutorial.tutorial,
     doctor.doctor,
     script.run,

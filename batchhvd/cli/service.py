@@ -1,10 +1,14 @@
-"""``serve``, ``status`` and ``emulate``: the local service as a process, its contents, and its file service alone."""
+"""``serve``, ``status``, ``prune``, ``emulate``: the local service as a process, its contents, its files alone."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +18,13 @@ from batchhvd.cli.context import CliContext, with_context
 from batchhvd.cli.printing import shown
 
 if TYPE_CHECKING:
+    from batchhvd import Experiment, Job
     from batchhvd.wire.local_service import LocalService
 
 NOT_RUNNING = 4
+_AGE = re.compile(r"(\d{1,6})([hdw])", re.ASCII)
+_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+_AT_ONCE = 8  # deletions that are under way at the same time
 
 
 @click.command()
@@ -42,6 +50,7 @@ NOT_RUNNING = 4
     "--idle", type=click.FloatRange(0), default=0, metavar="SECONDS", help="end after being idle for this long"
 )
 @click.option("--tls", is_flag=True, help="also serve https, and act as the proxy for Azure's host names")
+@click.option("--recover", is_flag=True, help="put a damaged database aside, and start with what can be read from it")
 @click.option("--detach", is_flag=True, help="return as soon as the service answers")
 @click.option("--stop", is_flag=True, help="stop the running service")
 @click.option("--new-token", is_flag=True, help="replace the service's token; the old one is refused from then on")
@@ -55,6 +64,7 @@ def serve(
     port: int,
     idle: float,
     tls: bool,
+    recover: bool,
     detach: bool,
     stop: bool,
     new_token: bool,
@@ -73,7 +83,7 @@ def serve(
         _renew(root)
         return
     options = ["--engine", engine, "--prepare", prepare, "--port", str(port), "--idle", str(idle)]
-    options += ["--tls"] if tls else []
+    options += [*(["--tls"] if tls else []), *(["--recover"] if recover else [])]
     options += [f"--option={setting}" for setting in engine_options]
     options += [f"--allow-directory={directory}" for directory in directories]
     process = local_service.start(root, *options, attached=not detach)
@@ -228,3 +238,56 @@ def emulate_files(host: str, port: int, folder: str | None, accounts: str, soft_
     sys.stdout.flush()
     # In place of this process, which has loaded what the emulator does not need.
     os.execv(sys.executable, [sys.executable, "-m", "batchhvd.service.emulate", *arguments])
+
+
+def _age(_context: click.Context, _parameter: click.Parameter, value: str | None) -> timedelta | None:
+    found = None if value is None else _AGE.fullmatch(value)
+    if value is not None and found is None:
+        raise click.BadParameter(f"{value!r} is not an age such as 12h, 30d or 8w")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else None
+
+
+@click.command()
+@click.option("--older", "age", callback=_age, metavar="AGE", help="jobs that ended longer ago than this: 12h, 30d, 8w")
+@click.option(
+    "--keep", type=click.IntRange(0), metavar="N", help="jobs other than the N that ended last in their experiment"
+)
+@click.option("--dry-run", is_flag=True, help="only list what would be deleted")
+@with_context
+def prune(context: CliContext, age: timedelta | None, keep: int | None, dry_run: bool) -> None:
+    """Deletes finished jobs of all groups, with the folders that the service keeps for them.
+
+    With both --older and --keep, a job is deleted only if both permit it. Output files on shares stay.
+    """
+    if age is None and keep is None:
+        raise click.UsageError("say what to delete: --older AGE, --keep N, or both")
+    before = None if age is None else datetime.now(timezone.utc) - age
+    found = [job for experiment in _experiments(context) for job in _prunable(experiment, before, keep or 0)]
+    for job in found if dry_run else ():
+        ended = f"{job.ended:%Y-%m-%d %H:%M}" if job.ended else "at an unknown time"
+        click.echo(
+            f"{job.group.name}/{job.workspace.name}/{job.experiment.name}/{job.name}  {job.state}, ended {ended}"
+        )
+    if not dry_run:
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(lambda job: job.delete(), found))
+    click.echo(f"{'would delete' if dry_run else 'deleted'} {len(found)} finished jobs", err=True)
+
+
+def _experiments(context: CliContext) -> Iterator[Experiment]:
+    for group in context.session().groups():
+        for workspace in group.workspaces():
+            yield from workspace.experiments()
+
+
+def _prunable(experiment: Experiment, before: datetime | None, keep: int) -> list[Job]:
+    """Returns an experiment's finished jobs that may go, the last to end first."""
+    from batchhvd.wire.facts.states import ENDED
+
+    ended = sorted((job for job in experiment.jobs() if job.state in ENDED), key=_end, reverse=True)
+    return [job for job in ended[keep:] if before is None or _end(job) < before]
+
+
+def _end(job: Job) -> datetime:
+    """Returns when a job ended; one that does not say so ended long ago."""
+    return job.ended or datetime.min.replace(tzinfo=timezone.utc)

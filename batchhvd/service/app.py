@@ -22,11 +22,12 @@ from batchhvd.service.arm import storage_accounts
 from batchhvd.service.description.published import Description
 from batchhvd.service.dispatch import Dispatcher
 from batchhvd.service.http import host, outgoing
-from batchhvd.service.http.exchange import Answer, FileService, Here
+from batchhvd.service.http.exchange import Act, Answer, FileService, Here
 from batchhvd.service.http.incoming import Incoming
 from batchhvd.service.http.tokens import Tokens
 from batchhvd.service.page_site import PageSite
 from batchhvd.service.status import page, summary
+from batchhvd.service.store import trouble
 from batchhvd.service.store.records import Store
 
 log = logging.getLogger("batchhvd.service")
@@ -44,6 +45,7 @@ def build(
     now: Callable[[], float] = time.time,
     touch: Callable[[], None] = lambda: None,
     directories: Sequence[str] = (),
+    problem: Callable[[], str] = lambda: "",
 ) -> App:
     """Returns the application.
 
@@ -56,8 +58,9 @@ def build(
         now: the clock, seconds since 1970.
         touch: called for each request, so that an idle service can be ended.
         directories: the directories of the machine that jobs may mount.
+        problem: says what keeps the service from answering, "" if nothing does.
     """
-    here = Here(store, root, files, now, directories)
+    here = Here(store, root, files, now, directories, problem)
     dispatcher = Dispatcher(here, Description.published())
     return App(here, secret, dispatcher, PageSite(here, secret), wake, touch)
 
@@ -101,9 +104,13 @@ class App:
             answer = outgoing.refused(error)
         except ClientDisconnect:
             return Answer(400)
-        except Exception:
-            log.exception("%s %s failed; request %s", request.method, request.path, request_id)
-            answer = outgoing.failed(request_id)
+        except Exception as error:
+            told = trouble.told(error, self._here.root)
+            cause = None if told else error
+            log.error(
+                "%s %s failed; request %s %s", request.method, request.path, request_id, told or "", exc_info=cause
+            )
+            answer = outgoing.refused(told) if told else outgoing.failed(request_id)
         if request.writes or answer.status >= 400:
             took = 1000 * (time.perf_counter() - started)
             facts = request.method, request.path, answer.status, took, request_id
@@ -119,15 +126,20 @@ class App:
             return answer
         bearer.check(request.headers.get("authorization", ""))
         request.trust()
+        self._here.check()
         if request.method == "GET" and request.path == "/status.json":
-            return summary.answer(self._here)
+            return await asyncio.to_thread(summary.answer, self._here)
         if request.method == "POST" and request.path == "/status.link":
             return self._page.link(request.host)
         query, body, dry_run = request.query(), await request.body(), request.dry_run()
         act = self._dispatcher.prepare(request, query, body, dry_run=dry_run)
-        return act() if dry_run else await self._settle(self._do(act, writes=request.writes))
+        if dry_run:
+            return act()
+        if act.in_thread:
+            return await asyncio.to_thread(act)
+        return await self._settle(self._do(act, writes=request.writes))
 
-    def _do(self, act: Callable[[], Answer], *, writes: bool) -> Answer:
+    def _do(self, act: Act, *, writes: bool) -> Answer:
         """Acts; what writes does so in one transaction, so that the scheduler cannot remove a parent meanwhile."""
         if not writes:
             answer = act()

@@ -51,10 +51,11 @@ class PageSite:
         if (request.method, request.path) == ("POST", "/session"):
             return await self._open(request)
         left = self._check(request)
+        self._here.check()
         if (request.method, request.path) == ("GET", "/status.json"):
-            return self._renewed(summary.answer(self._here), left)
+            return self._renewed(await asyncio.to_thread(summary.answer, self._here), left)
         if (request.method, request.path) == ("GET", "/logs"):
-            return self._logs(request)
+            return await asyncio.to_thread(self._logs, request)
         if (request.method, request.path) == ("GET", "/log"):
             return await self._log(request)
         raise NotFoundError("The status page's host shows the page only; shares and operations are at 127.0.0.1.")
@@ -67,7 +68,7 @@ class PageSite:
         if not name or "/" in name or not (start.isascii() and start.isdigit() and len(start) < 19):
             raise BadRequestError("file must be the name of a log, from a number of bytes.", code="InvalidField")
         path = posixpath.join(folder, name)
-        link = self._here.files.sas(account, share, path, "r", self._here.now() + 60)
+        link = self._here.files.links(account, share, "r", self._here.now() + 60)(path)
         last = int(start) + limits.PAGE_LOG_BYTES - 1
         status, content = await _read(self._here, f"/{account}/{share}/{quote(path)}", link, f"bytes={start}-{last}")
         if status not in (200, 206):

@@ -75,21 +75,25 @@ class Activity:
 
 
 class Ticking(Protocol):
-    """What moves with each tick, and says afterwards whether anything still moves."""
+    """What moves with each tick, and says afterwards how many seconds the next one may wait."""
 
-    active: bool
+    pause: float
 
     def tick(self) -> None:
         """Moves everything one step."""
 
 
 def schedule(scheduler: Ticking, wake: threading.Event, stop: threading.Event) -> None:
-    """Calls the scheduler again and again: at once when woken, ten times a second while something moves."""
+    """Calls the scheduler again and again: at once when woken, and when its pause is over."""
+    last = ""
     while not stop.is_set():
         wake.clear()
         try:
             scheduler.tick()
-        except Exception:
+            last = ""
+        except Exception as error:
             # The next tick may well succeed; a scheduler that has stopped never would.
-            log.exception("the scheduler failed; it goes on")
-        wake.wait(0.1 if scheduler.active else 0.5)
+            if repr(error) != last:  # a full disk fails each tick
+                log.exception("the scheduler failed; it goes on, and says so again only if it fails otherwise")
+            last = repr(error)
+        wake.wait(scheduler.pause)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import logging
@@ -12,10 +13,10 @@ import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 from batchhvd._version import __version__
 from batchhvd.service.http.exchange import text_of
+from batchhvd.service.root_watch import RootWatch
 from batchhvd.service.store import durable
 from batchhvd.wire.facts.process_start import ticks
 from batchhvd.wire.facts.secrets import SECRET_LENGTH, is_secret
@@ -37,14 +38,18 @@ def make(root: Path) -> None:
 
 
 @contextlib.contextmanager
-def lock(root: Path) -> Iterator[bool]:
-    """Holds a root for this process; gives False if another one holds it."""
+def lock(root: Path) -> Iterator[RootWatch | None]:
+    """Holds a root for this process, and gives what watches it; None if another process holds it."""
     make(root)
-    with open(root / "lock", "w", encoding="ascii") as file:
-        yield _taken(file)
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with open(root / "lock", "w", encoding="ascii") as file:
+            yield RootWatch(root, file.fileno()) if _taken(file.fileno()) and _taken(folder) else None
+    finally:
+        os.close(folder)
 
 
-def _taken(file: IO[str]) -> bool:
+def _taken(file: int) -> bool:
     """Takes the lock in a few tries: a process that only tests the lock holds it for a moment itself."""
     for pause in (0.02, 0.05, 0.1, 0.2, None):
         try:
@@ -53,6 +58,10 @@ def _taken(file: IO[str]) -> bool:
         except BlockingIOError:
             if pause is not None:
                 time.sleep(pause)
+        except OSError as error:
+            if error.errno not in (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOTSUP):
+                raise
+            return True  # this file system locks no folders; the file is locked
     return False
 
 

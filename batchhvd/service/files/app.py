@@ -9,6 +9,7 @@ of the work: a new file, a small range, a look at a file's properties.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import time
@@ -22,6 +23,7 @@ from attrs import evolve
 from starlette.types import Receive, Scope, Send
 
 from batchhvd.errors import ServiceError
+from batchhvd.service.files.disk import names
 from batchhvd.service.files.disk.disk import Disk
 from batchhvd.service.files.operations.access import policies
 from batchhvd.service.files.operations.service import cors_rules
@@ -48,6 +50,7 @@ class Files:
         now: the clock, seconds since 1970.
         kept_days: for how many days deleted shares can be restored; 0 for not at all.
         admitted: told of each request (its ASGI scope) that a key or a link permits.
+        problem: says what keeps the service from answering, "" if nothing does.
     """
 
     def __init__(
@@ -57,9 +60,10 @@ class Files:
         now: Callable[[], float] = time.time,
         kept_days: int = 0,
         admitted: Callable[[Scope], None] = lambda scope: None,
+        problem: Callable[[], str] = lambda: "",
     ) -> None:
-        self._admitted = admitted
-        self._disk = Disk(Path(root), now, kept_days)
+        self._admitted, self._problem = admitted, problem
+        self._root, self._disk = root, Disk(Path(root), now, kept_days)
         self._gate = Gate(keys, now, lambda target: policies(self._disk, target))
         for account in self._disk.kept_accounts():
             if not keys(account):  # it was deleted, and the service killed before this was
@@ -79,8 +83,25 @@ class Files:
         Raises:
             ServiceError: the account does not exist.
         """
-        target = Target(account, share, tuple(name for name in path.split("/") if name))
-        return sas.mint(self._gate.key(account), target, permission, expiry)
+        return self.links(account, share, permission, expiry)(path)
+
+    def links(self, account: str, share: str, permission: str, expiry: float) -> Callable[[str], str]:
+        """Returns what does the same as ``sas`` for one path after another, without looking for the key each time."""
+        key = self._gate.key(account)
+
+        def link(path: str) -> str:
+            target = Target(account, share, tuple(name for name in path.split("/") if name))
+            return sas.mint(key, target, permission, expiry)
+
+        return link
+
+    def names(self, folder: Path, last: str, most: int) -> list[str]:
+        """Returns names in a directory that come after a last one ("" for the beginning), some at most, in order.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        return names.after(names.names_in(folder), os.fsencode(last), b"", most)
 
     def directory(self, account: str, share: str) -> Path | None:
         """Returns the directory of a share, or None if the share does not exist."""
@@ -121,6 +142,8 @@ class Files:
                 return cors.preflight(await self._in_worker(cors_rules, self._disk, request), request)
             permit = admit(self._gate, request)
             self._admitted(scope)
+            if problem := self._problem():
+                raise refusal("RootGone", problem)
             body = await read_body(receive)
             if body is None:
                 return None
@@ -143,7 +166,9 @@ class Files:
             request.check_body()
             return action.run(self._disk, request)
         except OSError as error:
-            raise translate(error) or error from error
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            told = refusal("ShareSizeLimitReached", f"The disk of {self._root} is full.") if full else translate(error)
+            raise told or error from error
 
     async def _read(self, fd: int, length: int, position: int) -> bytes:
         return await self._in_worker(os.pread, fd, length, position)

@@ -34,6 +34,7 @@ class Cause(WireWord):
     HOROVOD_MISSING = "Horovod missing"
     HOROVOD_BROKEN = "Horovod broken"
     ENGINE_FAILED = "engine failed"
+    DISK_FULL = "disk full"
     READY = "ready"
     RESIZING = "resizing"
     NOT_MADE = "not made"
@@ -71,6 +72,7 @@ class Code(WireWord):
     HOROVOD_MISSING = "HorovodMissing"
     HOROVOD_BROKEN = "HorovodBroken"
     ENGINE_FAILED = "EngineFailed"
+    DISK_FULL = "DiskFull"
 
 
 CODE_OF_REASON: Mapping[str, Code] = {
@@ -97,6 +99,7 @@ CAUSE_OF_CODE: Mapping[str, Cause] = {
     Code.HOROVOD_MISSING: Cause.HOROVOD_MISSING,
     Code.HOROVOD_BROKEN: Cause.HOROVOD_BROKEN,
     Code.ENGINE_FAILED: Cause.ENGINE_FAILED,
+    Code.DISK_FULL: Cause.DISK_FULL,
 }
 
 GONE_WITH_THE_SERVICE = frozenset({Cause.NODE_LOST, Cause.ENGINE_FAILED})
@@ -153,6 +156,10 @@ REMEDIES: Mapping[Cause, Remedy] = {
     Cause.ENGINE_FAILED: Remedy(
         f"read the execution-*.log files of job.files() and the service's log, then {_AGAIN.python}",
         f"read the execution-*.log files (batchhvd job files NAME) and the service's log, then {_AGAIN.shell}",
+    ),
+    Cause.DISK_FULL: Remedy(
+        f"free space on the disk of the service's folder, such as by deleting finished jobs; then {_AGAIN.python}",
+        f"free space on the disk of the service's folder, such as by `batchhvd prune --older 30d`; then {_AGAIN.shell}",
     ),
     Cause.UNKNOWN: Remedy("read the files of job.files()", "read its log files (batchhvd job files NAME)"),
 }

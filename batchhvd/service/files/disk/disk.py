@@ -17,7 +17,7 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -64,9 +64,10 @@ class Disk:
         self.kept_days = kept_days
         self._own = root / ".files"
         self._own.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shutil.rmtree(self._own / "staging", ignore_errors=True)  # left by a service that was killed, as is the trash
         for name in ("staging", "trash"):
-            shutil.rmtree(self._own / name, ignore_errors=True)  # left by a service that was killed
             (self._own / name).mkdir(exist_ok=True)
+        self._remove(list((self._own / "trash").iterdir()))
         self.sidecar = Sidecar(self._own / "sidecar.sqlite")
         self._room = Room()
         self._quotas: dict[str, int | None] = {}  # by share, so that not every range asks the sidecar
@@ -156,7 +157,17 @@ class Disk:
             raise refusal("ShareSnapshotNotFound" if "@" in key else "ShareNotFound") from None
         self.sidecar.forget_share(key)
         self._quotas.pop(key, None)
-        shutil.rmtree(doomed, ignore_errors=True)  # what cannot be removed now is tried again at the next start
+        self._remove([doomed])
+
+    @staticmethod
+    def _remove(folders: Sequence[Path]) -> None:
+        """Removes directories in the background; what is left when the service ends is removed by the next one."""
+
+        def work() -> None:
+            for folder in folders:
+                shutil.rmtree(folder, ignore_errors=True)
+
+        threading.Thread(target=work, name="deleted shares", daemon=True).start()
 
     def plot(self, target: Target, version: str) -> Plot:
         """Returns the places of a share, living and deleted."""

@@ -115,16 +115,21 @@ def open_file(place: Spot, flags: int = os.O_RDONLY) -> int:
     raise refusal("ResourceNotFound", "What has this name is not a file.")
 
 
-def look(share: Path, parent: Spot, entry: os.DirEntry[str]) -> os.stat_result | None:
-    """Returns what a listing shows for an entry: file, directory, for a link what it leads to; None for the rest."""
+def look(share: Path, parent: Spot, name: str) -> tuple[os.stat_result | None, bool]:
+    """Returns what a listing shows for an entry, and whether it is a link.
+
+    That is a file, a directory, or for a link what it leads to; None for the rest.
+    """
+    is_link = False
     try:
-        about = entry.stat(follow_symlinks=False)
-        if stat.S_ISLNK(about.st_mode):
-            with spot(share, (*parent.names, entry.name), follow=True) as place:
+        about = os.stat(name, dir_fd=parent.fd, follow_symlinks=False)
+        is_link = stat.S_ISLNK(about.st_mode)
+        if is_link:
+            with spot(share, (*parent.names, name), follow=True) as place:
                 about = place.stat()
     except (OSError, ServiceError):  # deleted since the directory was read, or a link that leads nowhere or out
-        return None
-    return about if stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode) else None
+        return None, is_link
+    return (about if stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode) else None), is_link
 
 
 class _Walk:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
 from attrs import frozen
 
 from batchhvd.errors import ServiceError
-from batchhvd.service.files.disk import tree
+from batchhvd.service.files.disk import names, tree
 from batchhvd.service.files.disk.disk import Disk
 from batchhvd.service.files.disk.sidecar import Facts, Rows, same_inode, stored
 from batchhvd.service.files.disk.tag import etag, file_id
@@ -22,7 +22,7 @@ from batchhvd.service.files.operations.restore import Grave, graves
 from batchhvd.service.files.operations.share import QUOTA, TIER, share_facts
 from batchhvd.service.files.operations.snapshot import snapshots_of
 from batchhvd.service.files.protocol import xml
-from batchhvd.service.files.protocol.listing import PAGE, asked, endpoint, following, included, mark
+from batchhvd.service.files.protocol.listing import PAGE, asked, endpoint, included, mark, name_of
 from batchhvd.service.files.protocol.permission import DEFAULT_KEY
 from batchhvd.service.files.protocol.request import Request, Target
 from batchhvd.service.files.protocol.response import Response, xml_response
@@ -45,7 +45,8 @@ def list_shares(disk: Disk, request: Request) -> Response:
             found |= {f"{name}\0{each.snapshot}": each for each in snapshots_of(disk, target)}
     if "deleted" in include:
         found |= {f"{grave.target.share}\1{grave.version}": grave for grave in graves(disk, request.target.account)}
-    page, marker = _page(request, found, lambda name: _share_of(disk, found[name], include))
+    ordered = names.in_order([os.fsencode(name) for name in found])
+    page, marker = _page(request, ordered, lambda name: _share_of(disk, found[name], include))
     place = {"ServiceEndpoint": endpoint(request)}
     return xml_response(xml.listing("Shares", page, marker, asked(request.query), place))
 
@@ -53,12 +54,11 @@ def list_shares(disk: Disk, request: Request) -> Response:
 def list_entries(disk: Disk, request: Request) -> Response:
     """Lists what is directly in a directory."""
     include = included(request.query, _OF_ENTRIES)
-    with tree.directory(disk.share(request.target), request.target.names) as place, os.scandir(place.fd) as entries:
-        found = {entry.name: entry for entry in entries}
+    with tree.directory(disk.share(request.target), request.target.names) as place:
         wants_notes = include or request.target.snapshot
         notes = disk.sidecar.children(disk.key(request.target), place.path) if wants_notes else {}
-        shown = _Shown(disk.share(request.target), place, found, include, notes)
-        page, marker = _page(request, found, shown.element)
+        shown = _Shown(disk.share(request.target), place, include, notes)
+        page, marker = _page(request, names.names_in(place.fd), shown.element)
         where = {"ServiceEndpoint": endpoint(request), "ShareName": request.target.share}
         where["DirectoryPath"] = request.target.path
         if request.target.snapshot:
@@ -67,7 +67,7 @@ def list_entries(disk: Disk, request: Request) -> Response:
     return xml_response(xml.listing("Entries", page, marker, asked(request.query), where, directory))
 
 
-def _page(request: Request, names: Iterable[str], make: Make) -> tuple[list[Element], str]:
+def _page(request: Request, ordered: Sequence[bytes], make: Make) -> tuple[list[Element], str]:
     """Returns one page of elements and where the next one begins.
 
     What went away meanwhile, and what is not shown at all, takes no place on a page, so that none with a next one is
@@ -76,7 +76,8 @@ def _page(request: Request, names: Iterable[str], make: Make) -> tuple[list[Elem
     most = request.count("maxresults", PAGE, PAGE)
     page: list[Element] = []
     last = ""
-    for name in following(names, request.query.get("prefix", ""), request.query.get("marker", "")):
+    after, prefix = name_of(request.query.get("marker", "")), os.fsencode(request.query.get("prefix", ""))
+    for name in names.onward(ordered, after, prefix):
         element = make(name)
         if element is None:
             continue
@@ -132,7 +133,6 @@ class _Shown:
 
     share: Path
     place: Spot
-    found: Mapping[str, os.DirEntry[str]]
     include: Sequence[str]
     notes: Rows
 
@@ -142,9 +142,8 @@ class _Shown:
         A link shows as the file that it leads to. One that leads to a directory is left out: otherwise a client that
         copies or deletes a tree would walk in circles, or empty the directory that the link names.
         """
-        entry = self.found[name]
-        about = tree.look(self.share, self.place, entry)
-        if about is None or (stat.S_ISDIR(about.st_mode) and entry.is_symlink()):
+        about, is_link = tree.look(self.share, self.place, name)
+        if about is None or (stat.S_ISDIR(about.st_mode) and is_link):
             return None
         facts = self._facts(name, about)
         kind = "Directory" if stat.S_ISDIR(about.st_mode) else "File"

@@ -60,6 +60,7 @@ _REFUSALS: dict[str, tuple[int, str]] = {
     "ResourceAlreadyExists": (409, "A file or directory of this name exists already."),
     "ResourceNotFound": (404, "The file or directory does not exist."),
     "ResourceTypeMismatch": (409, "The request needs a directory but found a file, or the other way round."),
+    "RootGone": (410, "The service cannot answer."),
     "ShareAlreadyExists": (409, "The share exists already."),
     "ShareHasSnapshots": (409, "The share has snapshots; send x-ms-delete-snapshots: include to delete them with it."),
     "ShareNotFound": (404, "The share does not exist."),
