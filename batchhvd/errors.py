@@ -299,7 +299,7 @@ def translate(error: Exception, *, what: str = "", remedy: str = "", shell: str 
         evidence["retry_after"] = answer.retry_after()
     found = kind(message, **evidence)
     found.status = answer.status  # also None: a class's own status would say that an answer came
-    other = shell or ("" if remedy else _NEXT_COMMAND.get(kind, ""))
+    other = shell or (_ON_THIS_MACHINE if kind is ServiceRetiredError and not remedy else "")
     return found.told(f"{said.rstrip('.')}. {other}") if other else found
 
 
@@ -315,12 +315,7 @@ _NEXT: dict[type[ServiceError], str] = {
     ),
     UnavailableError: "Check that the service runs and can be reached, then try again",
 }
-_NEXT_COMMAND: dict[type[ServiceError], str] = {
-    ServiceRetiredError: (
-        "Run the job on this machine, without --endpoint, or give --endpoint a service of your own; "
-        "groups, storage accounts and file shares work there as before"
-    ),
-}
+_ON_THIS_MACHINE = "Run the job on this machine, without --endpoint, or give --endpoint a service of your own"
 _BY_STATUS: dict[int, type[ServiceError]] = {
     401: AccessDeniedError,
     403: AccessDeniedError,

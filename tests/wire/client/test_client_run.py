@@ -87,7 +87,12 @@ def test_a_call_in_python_and_unchanged_code(project: Path, service: Any) -> Non
     assert (first.name, second.name) == ("train-it-0001", "train-it-0002")
     assert first.spec.task.script == second.spec.task.script  # type: ignore[union-attr]  # of the same content
     assert [path.read_text() for path in second.wait(timeout=60).download("results")] == ["v1"]
+    (project / "helper.py").write_text("VERSION = 'v2'")
     grown = session.run("train it.py", nodes=3).wait(timeout=60)
+    assert grown.spec.task.script != first.spec.task.script  # type: ignore[union-attr]  # a run keeps its own files
+    share = grown.group.storage_account("batchhvdruns").share("runs")
+    kept = [file.text() for file in share.files("code", recursive=True) if file.name == "helper.py"]
+    assert sorted(kept) == ["VERSION = 'v1'", "VERSION = 'v2'"]
     assert grown.workspace.cluster("nodes").target == 3
 
 
