@@ -85,12 +85,13 @@ def delete(disk: Disk, request: Request) -> Response:
             raise refusal("InvalidHeaderValue", "x-ms-delete-snapshots goes with the share, not with a snapshot.")
         disk.remove(disk.share(request.target), disk.key(request.target))
         return Response(202)
-    snapshots = snapshots_of(disk, request.target)
-    if snapshots and not wanted:
-        raise refusal("ShareHasSnapshots")
-    if wanted != "include-leased" and any(is_locked(each, now) for each in snapshot_leases(disk, snapshots)):
-        raise refusal("LeaseIdMissing", "A snapshot has a lease; send x-ms-delete-snapshots: include-leased.")
-    bury(disk, request.target, snapshots)
+    with disk.snapshotting:  # one that is being taken must not outlive its share
+        snapshots = snapshots_of(disk, request.target)
+        if snapshots and not wanted:
+            raise refusal("ShareHasSnapshots")
+        if wanted != "include-leased" and any(is_locked(each, now) for each in snapshot_leases(disk, snapshots)):
+            raise refusal("LeaseIdMissing", "A snapshot has a lease; send x-ms-delete-snapshots: include-leased.")
+        bury(disk, request.target, snapshots)
     return Response(202)
 
 
