@@ -62,17 +62,19 @@ def read_metadata(disk: Disk, request: Request) -> Response:
 
 def set_properties(disk: Disk, request: Request) -> Response:
     """Sets a share's quota and tier."""
-    about, facts = checked(disk, request)
-    facts["quota"] = _quota(request) or facts.get("quota")
-    _set_tier(disk, request, facts)
-    return Response(200, note_share(disk, request, about, facts))
+    with disk.noting():
+        about, facts = checked(disk, request)
+        facts["quota"] = _quota(request) or facts.get("quota")
+        _set_tier(disk, request, facts)
+        return Response(200, note_share(disk, request, about, facts))
 
 
 def set_metadata(disk: Disk, request: Request) -> Response:
     """Replaces a share's metadata."""
     said = request.metadata()
-    about, facts = checked(disk, request)
-    return Response(200, note_share(disk, request, about, {**facts, "metadata": said}))
+    with disk.noting():
+        about, facts = checked(disk, request)
+        return Response(200, note_share(disk, request, about, {**facts, "metadata": said}))
 
 
 def delete(disk: Disk, request: Request) -> Response:
