@@ -13,10 +13,12 @@ import ipaddress
 import re
 import shutil
 import signal
+import sqlite3
 import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
@@ -64,19 +66,33 @@ class Emulator:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serves until a signal ends it; 2 if it cannot start."""
     options = _options().parse_args(arguments)
-    try:
-        accounts = _accounts(options.accounts)
-        listener = server.listen(options.port, options.host)
-    except (OSError, ValueError) as error:
-        print(f"batchhvd emulate files: {_why(error, options)}", file=sys.stderr)
-        return 2
     folder = Path(options.folder or tempfile.mkdtemp(prefix="batchhvd-files-"))
     try:
-        _serve(options, accounts, listener, folder)
+        accounts = _accounts(options.accounts)
+        files = _files(folder, accounts, options.soft_delete_days)
+        with closing(files), closing(_listen(options.host, options.port)) as listener:
+            _serve(options, accounts, listener, files)
+    except ValueError as error:
+        print(f"batchhvd emulate files: {error}", file=sys.stderr)
+        return 2
     finally:
         if not options.folder:
             shutil.rmtree(folder, ignore_errors=True)
     return 0
+
+
+def _files(folder: Path, accounts: Mapping[str, Sequence[str]], kept_days: int) -> Files:
+    try:
+        return Files(folder, accounts.get, kept_days=kept_days)
+    except (OSError, sqlite3.Error) as error:
+        raise ValueError(f"cannot keep shares in {folder}: {error}; choose another --folder") from None
+
+
+def _listen(host: str, port: int) -> server.Socket:
+    try:
+        return server.listen(port, host)
+    except OSError as error:
+        raise ValueError(f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --port") from None
 
 
 def connection_string(endpoint: str, account: str, key: str) -> str:
@@ -88,9 +104,8 @@ def connection_string(endpoint: str, account: str, key: str) -> str:
 
 
 def _serve(
-    options: argparse.Namespace, accounts: Mapping[str, Sequence[str]], listener: server.Socket, folder: Path
+    options: argparse.Namespace, accounts: Mapping[str, Sequence[str]], listener: server.Socket, files: Files
 ) -> None:
-    files = Files(folder, accounts.get, kept_days=options.soft_delete_days, admitted=trust)
     is_local = ipaddress.ip_address(listener.getsockname()[0]).is_loopback
     http = server.server(Emulator(files, not is_local, options.silent))
 
@@ -102,7 +117,6 @@ def _serve(
     endpoint = f"http://{options.host}:{listener.getsockname()[1]}"
     threading.Thread(target=_announce, args=(http, endpoint, accounts, options, is_local), daemon=True).start()
     http.run(sockets=[listener])
-    files.close()
 
 
 def _announce(
@@ -139,12 +153,6 @@ def _is_key(text: str) -> bool:
         return bool(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError):
         return False
-
-
-def _why(error: Exception, options: argparse.Namespace) -> str:
-    if isinstance(error, OSError):
-        return f"cannot listen on {options.host}:{options.port}: {error.strerror or error}; choose another --port"
-    return str(error)
 
 
 def _told(scope: Scope, send: Send) -> Send:

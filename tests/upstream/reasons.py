@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _HANDLES = "it needs handles that somebody has opened over SMB by hand"
 _PREMIUM = "premium accounts: this service's accounts are standard ones"
-_CASE = "names of metadata come back in lower case: the server hands headers over so."
+_CASE = "names of metadata come back in lower case: the HTTP server (uvicorn) reads and writes them so."
 _DIFF = "a comparison is one of contents: what a clear or a rewrite left as it was is not a change."
 
 NOT_APPLICABLE: dict[str, str] = {

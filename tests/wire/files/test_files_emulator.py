@@ -127,6 +127,7 @@ def test_names_of_accounts_lead_to_it_and_names_of_web_pages_do_not(start: Any) 
         ([], {"AZURITE_ACCOUNTS": "one:not base64"}, "AZURITE_ACCOUNTS must be NAME:KEY"),
         (["--host", "no.such.host.invalid"], {}, "cannot listen on no.such.host.invalid"),
         (["--port", "TAKEN"], {}, "choose another --port"),
+        (["--port", "0", "--folder", f"{__file__}/sub"], {}, "choose another --folder"),
     ],
 )
 def test_what_it_cannot_start_with_is_said_in_a_line(options: Any, environment: Any, said: Any) -> None:

@@ -14,8 +14,10 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from azure.core.exceptions import AzureError
 from azure.storage.fileshare import ShareClient
 
@@ -36,10 +38,25 @@ uvicorn.Server(uvicorn.Config(files, http="httptools", lifespan="off", log_level
 """
 
 
+STARTED: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def _ended() -> Iterator[None]:
+    """Leaves no service behind if a test fails."""
+    yield
+    while STARTED:
+        process = STARTED.pop()
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
 def start(root: Path) -> tuple[subprocess.Popen[str], ShareClient]:
     """Starts a service of its own process and returns a client for it."""
     command = [sys.executable, "-c", PROGRAM, str(root), KEYS[ACCOUNT][0]]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    STARTED.append(process)
     assert process.stdout is not None
     url = f"http://127.0.0.1:{int(process.stdout.readline())}/{ACCOUNT}"
     client = ShareClient(url, "myshare", credential=KEYS[ACCOUNT][0], **CLIENT)

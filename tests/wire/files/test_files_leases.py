@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.storage.fileshare import ContentSettings, NTFSAttributes, ShareClient
 
+from batchhvd.service.files.operations import file, lease
 from tests.wire.files.conftest import ACCOUNT, Service, code
 
 ID, OTHER_ID = "00000000-1111-2222-3333-444444444444", "44444444-3333-2222-1111-000000000000"
@@ -161,3 +164,26 @@ def test_clients_of_before_the_leases_are_told_of_none(service: Service, share: 
     ):
         answer = web.get(f"{share.url}{path}{link}", headers={"x-ms-version": version})
         assert ("x-ms-lease-state" in answer.headers, answer.status_code) == (told, 200)
+
+
+def test_a_lease_is_not_lost_to_metadata_that_is_set_at_the_same_time(
+    service: Service, share: ShareClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One request reads the notes, the other acquires, the first notes what it had read."""
+    client = share.get_file_client("f")
+    client.upload_file(b"1")
+    check, begun = lease.check_lease, threading.Event()
+
+    def checked(*arguments: Any, **named: Any) -> None:
+        check(*arguments, **named)
+        begun.set()
+        time.sleep(0.3)
+
+    monkeypatch.setattr(file, "check_lease", checked)
+    setting = threading.Thread(target=client.set_file_metadata, args=({"a": "1"},))
+    setting.start()
+    assert begun.wait(20)
+    share.get_file_client("f").acquire_lease(lease_id=ID)
+    setting.join(20)
+    told = client.get_file_properties()
+    assert (told.lease.state, told.metadata) == ("leased", {"a": "1"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import shutil
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -221,3 +222,39 @@ def test_what_is_kept_of_an_account_goes_with_it(service: Service, share: ShareC
     copy = shutil.copytree(kept, service.root / ".files" / "snapshots" / "goneaccount")
     service.files.forget("goneaccount")
     assert kept.is_dir() and not Path(copy).exists()
+
+
+def test_a_snapshot_that_is_being_taken_does_not_outlive_its_share(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = service.share("outlived")
+    client.create_share()
+    fill, begun, deleted = taking.Taken.fill, threading.Event(), threading.Event()
+
+    def slow(taken: taking.Taken) -> None:
+        begun.set()
+        deleted.wait(0.5)  # time enough for a deletion that does not wait
+        fill(taken)
+
+    monkeypatch.setattr(taking.Taken, "fill", slow)
+    taker = threading.Thread(target=client.create_snapshot)
+    taker.start()
+    assert begun.wait(20)
+    with pytest.raises(ResourceExistsError) as caught:
+        service.share("outlived").delete_share()
+    deleted.set()
+    taker.join(20)
+    assert code(caught) == (409, "ShareHasSnapshots")
+    client.delete_share(delete_snapshots="include")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_what_the_service_may_not_read_is_named(
+    service: Service, share: ShareClient, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folder / "f").write_bytes(b"x")
+    (folder / "f").chmod(0)
+    (folder / "d").mkdir(mode=0)
+    snapshot = snapshot_of(service, share)
+    assert [entry.name for entry in snapshot.list_directories_and_files()] == ["d"]
+    assert "may not read" in caplog.text and "/d/" in caplog.text and "f" in caplog.text

@@ -28,7 +28,7 @@ from batchhvd.service.files.disk.room import Room, length
 from batchhvd.service.files.disk.sidecar import Facts, Sidecar
 from batchhvd.service.files.disk.tree import Spot
 from batchhvd.service.files.protocol.refusal import refusal
-from batchhvd.service.files.protocol.request import Target
+from batchhvd.service.files.protocol.request import TakesLong, Target
 
 
 @frozen
@@ -71,7 +71,7 @@ class Disk:
         self.sidecar = Sidecar(self._own / "sidecar.sqlite")
         self._room = Room()
         self._quotas: dict[str, int | None] = {}  # by share, so that not every range asks the sidecar
-        self.leasing = threading.RLock()
+        self._noting = threading.RLock()
         self.snapshotting = threading.Lock()
         for account in _names(self._own / "deleted"):
             settle((self.plot(*each) for each in self.plots(account)), self.sidecar, self.discard)
@@ -108,6 +108,20 @@ class Disk:
         if not path:
             self._quotas.pop(self.key(target), None)
         self.sidecar.put(self.key(target), path, about.st_ino, facts)
+
+    @contextmanager
+    def noting(self, *, hurried: bool = False) -> Iterator[None]:
+        """Keeps others from noting anything while facts are read, changed and noted again.
+
+        Raises:
+            TakesLong: the request is a hurried one, and another has the turn.
+        """
+        if not self._noting.acquire(blocking=not hurried):
+            raise TakesLong
+        try:
+            yield
+        finally:
+            self._noting.release()
 
     def account_facts(self, target: Target) -> Facts:
         """Returns what is noted of an account."""

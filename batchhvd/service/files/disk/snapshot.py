@@ -67,7 +67,7 @@ class Taken:
         linked: how many are the same as in the snapshot before.
         copied: how many were copied.
         unsteady: files that were written whenever they were copied.
-        unreadable: files that the service may not read; they are left out.
+        unreadable: files and directories that the service may not read; they are left out, or empty.
     """
 
     share: Path
@@ -86,7 +86,7 @@ class Taken:
         """Fills the snapshot with the share's files as they are now."""
         self.rest = _flush(self.share)
         tops = []
-        for top, folders, names, fd in os.fwalk(self.share):
+        for top, folders, names, fd in os.fwalk(self.share, onerror=self._missed):
             parent = os.path.relpath(top, self.share)
             tops.append(parent)
             for name in (*folders, *names):
@@ -95,6 +95,11 @@ class Taken:
         for parent in reversed(tops):  # what is made in a directory changes its times
             with suppress(FileNotFoundError):
                 _keep_times(os.stat(self.share / parent), self.into / parent)
+
+    def _missed(self, error: OSError) -> None:
+        """Notes a directory that could not be opened, unless a job has deleted it meanwhile."""
+        if not isinstance(error, FileNotFoundError):
+            self.unreadable.append(f"{error.filename}/")
 
     def _entry(self, path: str, name: str, fd: int) -> None:
         about = os.stat(name, dir_fd=fd, follow_symlinks=False)

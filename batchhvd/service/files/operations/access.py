@@ -34,8 +34,9 @@ def set_policies(disk: Disk, request: Request) -> Response:
     found = [_policy(each) for each in xml.read(request.body, "SignedIdentifiers")] if request.size else []
     if len(found) > _MOST or len({policy["id"] for policy in found}) < len(found):
         raise refusal("InvalidXmlDocument", f"A share has at most {_MOST} policies, each with an id of its own.")
-    about, facts = checked(disk, request)
-    return Response(200, note_share(disk, request, about, {**facts, "policies": found}))
+    with disk.noting():
+        about, facts = checked(disk, request)
+        return Response(200, note_share(disk, request, about, {**facts, "policies": found}))
 
 
 def policies(disk: Disk, target: Target) -> Mapping[str, Mapping[str, str]]:

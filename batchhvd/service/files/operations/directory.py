@@ -58,7 +58,7 @@ def read_metadata(disk: Disk, request: Request) -> Response:
 
 def set_properties(disk: Disk, request: Request) -> Response:
     """Sets a directory's times, attributes and permission."""
-    with tree.directory(disk.share(request.target), request.target.names) as place:
+    with tree.directory(disk.share(request.target), request.target.names) as place, disk.noting():
         before = place.stat()
         facts = disk.facts(request.target, noted_path(place.path), before)
         note_smb(disk, request, facts)
@@ -71,7 +71,7 @@ def set_properties(disk: Disk, request: Request) -> Response:
 def set_metadata(disk: Disk, request: Request) -> Response:
     """Replaces a directory's metadata."""
     said = request.metadata()
-    with tree.directory(disk.share(request.target), request.target.names) as place:
+    with tree.directory(disk.share(request.target), request.target.names) as place, disk.noting():
         before = place.stat()
         facts = disk.facts(request.target, noted_path(place.path), before)
         disk.note(request.target, noted_path(place.path), before, {**facts, "metadata": said})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import nullcontext
 
 from batchhvd.service.files.disk import tree
 from batchhvd.service.files.disk.content import stamp, touch, write
@@ -52,15 +53,16 @@ def enter(
         raise TakesLong
     if there and not request.may_replace:
         raise refusal("AuthorizationPermissionMismatch", "It allows only new files, and this one exists.")
-    facts["lease"] = _replaced(disk, request, place, there, ignore_read_only).get("lease")
     disk.check_room(request.target, os.fstat(staged.fd).st_size - (there.st_size if there else 0))
     if request.header("x-ms-file-last-write-time"):
         stamp(staged.fd, written_at(request, os.fstat(staged.fd).st_mtime_ns))
-    disk.note(request.target, place.path, os.fstat(staged.fd), facts)  # before, so that no reader sees it without
-    about = staged.enter(place)
-    facts["changed"] = said_change(request, about)
-    if facts["changed"]:
-        disk.note(request.target, place.path, about, facts)
+    with disk.noting(hurried=request.hurried) if there else nullcontext():
+        facts["lease"] = _replaced(disk, request, place, there, ignore_read_only).get("lease")
+        disk.note(request.target, place.path, os.fstat(staged.fd), facts)  # before, so that no reader sees it without
+        about = staged.enter(place)
+        facts["changed"] = said_change(request, about)
+        if facts["changed"]:
+            disk.note(request.target, place.path, about, facts)
     return described(about, facts, place.parent_id())
 
 
@@ -80,7 +82,7 @@ def set_properties(disk: Disk, request: Request) -> Response:
     """
     size = request.number("x-ms-content-length", most=_MOST) if "x-ms-content-length" in request.headers else None
     new = content(request)
-    with tree.file(disk.share(request.target), names_of(request), os.O_RDWR) as (fd, place):
+    with tree.file(disk.share(request.target), names_of(request), os.O_RDWR) as (fd, place), disk.noting():
         about = os.fstat(fd)
         facts = disk.facts(request.target, place.path, about)
         check_write(request, about)
@@ -104,7 +106,7 @@ def set_properties(disk: Disk, request: Request) -> Response:
 def set_metadata(disk: Disk, request: Request) -> Response:
     """Replaces a file's metadata."""
     said = request.metadata()
-    with tree.file(disk.share(request.target), names_of(request)) as (fd, place):
+    with tree.file(disk.share(request.target), names_of(request)) as (fd, place), disk.noting():
         about = os.fstat(fd)
         facts = disk.facts(request.target, place.path, about)
         check_write(request, about)

@@ -106,7 +106,7 @@ def lease_share(disk: Disk, request: Request) -> Response:
 @contextmanager
 def _changing(disk: Disk, request: Request, path: str, about: os.stat_result) -> Iterator[Facts]:
     """Gives the facts of an entry and notes them afterwards; one change of a lease at a time."""
-    with disk.leasing:
+    with disk.noting():
         facts = disk.facts(request.target, path, about)
         yield facts
         disk.note(request.target, path, about, facts)

@@ -29,7 +29,7 @@ def rename(disk: Disk, request: Request) -> Response:
     if (source.account, source.share) != (target.account, target.share) or not target.names or source.snapshot:
         raise refusal("InvalidHeaderValue", "A file or directory can only be renamed within its share.")
     share = disk.share(target)
-    with tree.spot(share, source.names) as old, tree.spot(share, target.names) as new:
+    with tree.spot(share, source.names) as old, tree.spot(share, target.names) as new, disk.noting():
         about = old.stat()
         if stat.S_ISDIR(about.st_mode) != wants_directory:
             raise refusal("ResourceNotFound" if wants_directory else "ResourceTypeMismatch")

@@ -35,11 +35,12 @@ def properties(disk: Disk, request: Request) -> Response:
 def set_properties(disk: Disk, request: Request) -> Response:
     """Replaces those of the account's settings that the request brings; the others stay."""
     root = xml.read(request.body, "StorageServiceProperties")
-    facts = disk.account_facts(request.target)
-    kept = dict(facts.get("service", {}))
-    for element in root:
-        kept |= _setting(element)
-    disk.note_account(request.target, {**facts, "service": kept})
+    with disk.noting():
+        facts = disk.account_facts(request.target)
+        kept = dict(facts.get("service", {}))
+        for element in root:
+            kept |= _setting(element)
+        disk.note_account(request.target, {**facts, "service": kept})
     return Response(202)
 
 

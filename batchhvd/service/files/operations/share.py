@@ -62,17 +62,19 @@ def read_metadata(disk: Disk, request: Request) -> Response:
 
 def set_properties(disk: Disk, request: Request) -> Response:
     """Sets a share's quota and tier."""
-    about, facts = checked(disk, request)
-    facts["quota"] = _quota(request) or facts.get("quota")
-    _set_tier(disk, request, facts)
-    return Response(200, note_share(disk, request, about, facts))
+    with disk.noting():
+        about, facts = checked(disk, request)
+        facts["quota"] = _quota(request) or facts.get("quota")
+        _set_tier(disk, request, facts)
+        return Response(200, note_share(disk, request, about, facts))
 
 
 def set_metadata(disk: Disk, request: Request) -> Response:
     """Replaces a share's metadata."""
     said = request.metadata()
-    about, facts = checked(disk, request)
-    return Response(200, note_share(disk, request, about, {**facts, "metadata": said}))
+    with disk.noting():
+        about, facts = checked(disk, request)
+        return Response(200, note_share(disk, request, about, {**facts, "metadata": said}))
 
 
 def delete(disk: Disk, request: Request) -> Response:
@@ -85,12 +87,13 @@ def delete(disk: Disk, request: Request) -> Response:
             raise refusal("InvalidHeaderValue", "x-ms-delete-snapshots goes with the share, not with a snapshot.")
         disk.remove(disk.share(request.target), disk.key(request.target))
         return Response(202)
-    snapshots = snapshots_of(disk, request.target)
-    if snapshots and not wanted:
-        raise refusal("ShareHasSnapshots")
-    if wanted != "include-leased" and any(is_locked(each, now) for each in snapshot_leases(disk, snapshots)):
-        raise refusal("LeaseIdMissing", "A snapshot has a lease; send x-ms-delete-snapshots: include-leased.")
-    bury(disk, request.target, snapshots)
+    with disk.snapshotting:  # one that is being taken must not outlive its share
+        snapshots = snapshots_of(disk, request.target)
+        if snapshots and not wanted:
+            raise refusal("ShareHasSnapshots")
+        if wanted != "include-leased" and any(is_locked(each, now) for each in snapshot_leases(disk, snapshots)):
+            raise refusal("LeaseIdMissing", "A snapshot has a lease; send x-ms-delete-snapshots: include-leased.")
+        bury(disk, request.target, snapshots)
     return Response(202)
 
 

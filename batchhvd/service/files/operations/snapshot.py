@@ -25,11 +25,11 @@ _log = logging.getLogger(__name__)
 def create(disk: Disk, request: Request) -> Response:
     """Takes a snapshot of a share; it is there when the answer comes."""
     said = request.metadata()
-    try:
-        about = os.stat(disk.share(request.target))
-    except FileNotFoundError:
-        raise refusal("ShareNotFound") from None
     with disk.snapshotting:
+        try:
+            about = os.stat(disk.share(request.target))
+        except FileNotFoundError:
+            raise refusal("ShareNotFound") from None
         snapshots = snapshots_of(disk, request.target)
         if len(snapshots) >= _MOST:
             raise refusal("ShareSnapshotCountExceeded")

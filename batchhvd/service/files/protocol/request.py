@@ -9,16 +9,18 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from datetime import date
-from urllib.parse import unquote, unquote_to_bytes, urlsplit
+from urllib.parse import unquote, unquote_to_bytes
 
 from attrs import evolve, field, frozen
 from starlette.types import Scope
 
 from batchhvd.service.files.protocol import crc64
-from batchhvd.service.files.protocol.refusal import CopySourceError, refusal
+from batchhvd.service.files.protocol.refusal import refusal
 from batchhvd.wire.facts.hosts import ACCOUNT_NAME
 
-_FILE_HOST = re.compile(rf"({ACCOUNT_NAME})\.file\.")
+FILE_HOST = re.compile(rf"({ACCOUNT_NAME})\.file\.")
+"""The beginning of an account's own host."""
+
 _ACCOUNT = re.compile(ACCOUNT_NAME)
 _SHARE = re.compile(r"(?!.*--)[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 _META = "x-ms-meta-"
@@ -26,7 +28,6 @@ _METADATA_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # Azure's rule: a C# ide
 _METADATA_BYTES = 8192
 _SNAPSHOT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{7}Z")
 _FIRST_VERSION = date(2014, 2, 14)  # of the file service
-_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
 class TakesLong(Exception):
@@ -165,12 +166,12 @@ def read(scope: Scope) -> Request:
     headers = _headers(scope["headers"])
     _check_version(headers.get("x-ms-version", ""))
     raw_path = scope.get("raw_path", b"").decode("latin-1") or "/"
-    query = _query(scope.get("query_string", b"").decode("latin-1"))
-    target = _target(headers.get("host", ""), raw_path)
+    query = read_query(scope.get("query_string", b"").decode("latin-1"))
+    target = target_of(headers.get("host", ""), raw_path)
     host, port = scope.get("server") or ("", None)
     return Request(
         method=scope["method"],
-        target=_located(target, query.get("sharesnapshot", ""), headers.get("x-ms-allow-trailing-dot", "")),
+        target=located(target, query.get("sharesnapshot", ""), headers.get("x-ms-allow-trailing-dot", "")),
         raw_path=raw_path,
         query=query,
         headers=headers,
@@ -185,61 +186,7 @@ def is_name(account: str, share: str) -> bool:
     return bool(_ACCOUNT.fullmatch(account) and _SHARE.fullmatch(share))
 
 
-def read_url(url: str, request: Request, dots: str) -> tuple[Target, dict[str, str]]:
-    """Returns what a URL to this service points at, and its query: the source of a copy or of a rename.
-
-    Args:
-        url: the source.
-        request: the request that names it; its own host is the only one that is this service.
-        dots: the header that says whether dots at the end of the source's names count.
-    """
-    try:
-        parts = urlsplit(url)
-        host = parts.netloc.lower()
-    except ValueError as error:
-        raise refusal("InvalidHeaderValue", "The source is not a URL.") from error
-    if host and not _is_own(host, parts.scheme, request):
-        raise _foreign(host)
-    query = _query(parts.query)
-    target = _target(host, parts.path)
-    return _located(target, query.get("sharesnapshot") or query.get("snapshot", ""), dots), query
-
-
-def _is_own(host: str, scheme: str, request: Request) -> bool:
-    """Says whether a host is the one that the request came to: by any account's name, or of the loopback's names."""
-    here = {_plain(request.header("host").lower(), request.scheme), _plain(request.server, request.scheme)}
-    own = {name for each in here if each for name in _aliases(each)}
-    return bool(own & _aliases(_plain(host, scheme)))
-
-
-def _plain(host: str, scheme: str) -> str:
-    """Returns a host without the port that its scheme stands for."""
-    return host.removesuffix({"http": ":80", "https": ":443"}.get(scheme, ":"))
-
-
-def _aliases(host: str) -> set[str]:
-    found = _FILE_HOST.match(host)
-    if found:
-        return {"." + host[found.end(1) + 1 :]}
-    name, colon, port = host.rpartition(":") if not host.endswith("]") and ":" in host else (host, "", "")
-    return {f"{each}{colon}{port}" for each in _LOOPBACK} if name in _LOOPBACK else {host}
-
-
-def _foreign(host: str) -> CopySourceError:
-    if ".blob." in host:
-        why = "It is on a host for blobs: this service has files only."
-    else:
-        why = f"It is on another host, {host[:80]}: this service copies only what it holds."
-    return CopySourceError(
-        f"The source of the copy cannot be read. {why}",
-        status=404,
-        code="CannotVerifyCopySource",
-        source_status=404,
-        source_code="ResourceNotFound",
-    )
-
-
-def _located(target: Target, snapshot: str, dots: str) -> Target:
+def located(target: Target, snapshot: str, dots: str) -> Target:
     """Returns a target in a snapshot, its names without the dots at their ends if those are not to count."""
     if snapshot and not _SNAPSHOT.fullmatch(snapshot):
         raise refusal("InvalidQueryParameterValue", "A snapshot is named 2019-02-12T19:33:20.0000000Z.")
@@ -262,8 +209,9 @@ def _check_version(text: str) -> None:
         raise refusal("InvalidHeaderValue", f"x-ms-version must be a date from 2014-02-14 on, not {text[:60]!r}.")
 
 
-def _target(host: str, raw_path: str) -> Target:
-    found = _FILE_HOST.match(host.lower())
+def target_of(host: str, raw_path: str) -> Target:
+    """Returns what a host and a raw path denote, by the host's account or by the path's first segment."""
+    found = FILE_HOST.match(host.lower())
     segments = [found[1], *raw_path[1:].split("/", 1)] if found else raw_path[1:].split("/", 2)
     account, share, rest = (*segments, "", "")[:3]
     share = unquote(share)
@@ -306,7 +254,7 @@ def _headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return headers
 
 
-def _query(text: str) -> dict[str, str]:
+def read_query(text: str) -> dict[str, str]:
     """Reads a query as storage clients sign it: a plus is a plus, and a parameter without '=' is empty."""
     query: dict[str, str] = {}
     for pair in filter(None, text.split("&")):
