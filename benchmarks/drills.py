@@ -24,7 +24,7 @@ DRILLS = {
     "poison": ("tests/unit/service/test_poison.py", "tests/e2e/test_faults_folder.py"),
     "power cut": ("tests/unit/service/test_power_cut.py",),
 }
-_EXAMPLES = re.compile(r"(\d+) passing examples(?:, (\d+) failing examples)?")
+_EXAMPLES = re.compile(r"(\d+) passing(?: examples)?, (\d+) failing")
 _COUNTS = re.compile(r"(\d+) (passed|failed|skipped|error)")
 
 
