@@ -13,6 +13,7 @@
     │   └── JobFailedError      a job failed or was terminated
     ├── SpecError               (also ValueError) job.json, cluster.json or arguments
     ├── EngineError             an engine's command failed, or the engine does not support it
+    │   ├── EngineBusyError     it cannot take a task at the moment; the same request may succeed later
     │   └── EngineMissingError  (also ImportError) the engine's programs are not installed
     └── HorovodMissingError     (also ImportError) training needs Horovod, which is not installed
         └── HorovodBrokenError  Horovod is not built for this Keras backend
@@ -23,11 +24,25 @@ A message says what happened, to which resource, and what to do next; the eviden
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class BatchHvdError(Exception):
-    """The base of every error of this package."""
+    """The base of every error of this package.
+
+    Attributes:
+        shell: the message with commands of ``batchhvd`` instead of calls in Python; "" if it has neither.
+    """
+
+    shell: str = ""
+
+    def told(self, shell: str) -> Self:
+        """Gives the error its message for the command line and returns it."""
+        self.shell = shell
+        return self
 
 
 class ServiceError(BatchHvdError):
@@ -223,6 +238,18 @@ class EngineError(BatchHvdError):
         self.output = output
 
 
+class EngineBusyError(EngineError):
+    """The engine cannot take a task at the moment, or has not answered yet; the same request may succeed later.
+
+    Attributes:
+        again: after how many seconds to try again, or None to leave the pause to the caller.
+    """
+
+    def __init__(self, message: str, *, engine: str = "", command: str = "", again: float | None = None) -> None:
+        super().__init__(message, engine=engine, command=command)
+        self.again = again
+
+
 class EngineMissingError(EngineError, ImportError):
     """The programs or packages of an engine are not installed; the message names them."""
 
@@ -245,7 +272,7 @@ class HorovodBrokenError(HorovodMissingError):
     """Horovod is installed but not built for the Keras backend in use."""
 
 
-def translate(error: Exception, *, what: str = "", remedy: str = "") -> BatchHvdError:
+def translate(error: Exception, *, what: str = "", remedy: str = "", shell: str = "") -> BatchHvdError:
     """Returns the error of this package that stands for an error of the Azure packages.
 
     The one place where the class is chosen: by the service's code, then the HTTP status, then the kind of failure.
@@ -254,6 +281,7 @@ def translate(error: Exception, *, what: str = "", remedy: str = "") -> BatchHvd
         error: what an Azure client raised; an error of this package comes back as it is.
         what: what was requested of which resource, such as ``"job 'cifar' cannot be read"``.
         remedy: what to do next, if the caller knows better than the class does.
+        shell: the same in commands of ``batchhvd``.
     """
     if isinstance(error, BatchHvdError):
         return error
@@ -271,7 +299,8 @@ def translate(error: Exception, *, what: str = "", remedy: str = "") -> BatchHvd
         evidence["retry_after"] = answer.retry_after()
     found = kind(message, **evidence)
     found.status = answer.status  # also None: a class's own status would say that an answer came
-    return found
+    other = shell or ("" if remedy else _NEXT_COMMAND.get(kind, ""))
+    return found.told(f"{said.rstrip('.')}. {other}") if other else found
 
 
 _NEXT: dict[type[ServiceError], str] = {
@@ -285,6 +314,12 @@ _NEXT: dict[type[ServiceError], str] = {
         "groups, storage accounts and file shares work there as before"
     ),
     UnavailableError: "Check that the service runs and can be reached, then try again",
+}
+_NEXT_COMMAND: dict[type[ServiceError], str] = {
+    ServiceRetiredError: (
+        "Run the job on this machine, without --endpoint, or give --endpoint a service of your own; "
+        "groups, storage accounts and file shares work there as before"
+    ),
 }
 _BY_STATUS: dict[int, type[ServiceError]] = {
     401: AccessDeniedError,

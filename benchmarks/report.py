@@ -33,6 +33,7 @@ ORDER = (
     "printed_tutorial",
     "trainer_gpus_h200",
     "trainer_gpu_h100",
+    "weight_check",
     "control_plane",
     "scheduler",
     "growth",

@@ -1,4 +1,4 @@
-"""``serve``, ``status`` and ``prune``: the local service as a process, its contents, and what can go of them."""
+"""``serve``, ``status``, ``prune`` and ``emulate``: the local service, its contents, its file service alone."""
 
 from __future__ import annotations
 
@@ -53,6 +53,7 @@ _AT_ONCE = 8  # deletions that are under way at the same time
 @click.option("--recover", is_flag=True, help="put a damaged database aside, and start with what can be read from it")
 @click.option("--detach", is_flag=True, help="return as soon as the service answers")
 @click.option("--stop", is_flag=True, help="stop the running service")
+@click.option("--new-token", is_flag=True, help="replace the service's token; the old one is refused from then on")
 @with_context
 def serve(
     context: CliContext,
@@ -66,6 +67,7 @@ def serve(
     recover: bool,
     detach: bool,
     stop: bool,
+    new_token: bool,
 ) -> None:
     """Runs the local service until Ctrl-C.
 
@@ -76,6 +78,9 @@ def serve(
     root = _root(context)
     if stop:
         click.echo("ended" if local_service.stop(root) else f"no service runs in {root}", err=True)
+        return
+    if new_token:
+        _renew(root)
         return
     options = ["--engine", engine, "--prepare", prepare, "--port", str(port), "--idle", str(idle)]
     options += [*(["--tls"] if tls else []), *(["--recover"] if recover else [])]
@@ -91,6 +96,17 @@ def serve(
         raise
     if code:
         raise click.exceptions.Exit(code)
+
+
+def _renew(root: str) -> None:
+    """Replaces the token: the running service heeds its file with the next request, so nothing is restarted."""
+    from batchhvd.wire import local_service
+
+    code = local_service.start(root, "--new-token", attached=True).wait()
+    if code:
+        raise click.exceptions.Exit(code)
+    now = "the service that runs heeds it" if local_service.find(root) else "the next service will heed it"
+    click.echo(f"{root} has a new token, and {now}; the old one opens nothing any more", err=True)
 
 
 def _announce(process: subprocess.Popen[bytes], root: str) -> None:
@@ -127,7 +143,7 @@ def _root(context: CliContext) -> str:
 def status(context: CliContext, page: bool) -> list[dict[str, str]] | None:
     """Lists the clusters and jobs of the local service.
 
-    Starts nothing; ends with exit code 4 if no service runs. The link of --open contains the token: keep it secret.
+    Starts nothing; ends with exit code 4 if no service runs. The link of --open works once, for five minutes.
     """
     from batchhvd.wire import local_service
 
@@ -148,10 +164,14 @@ def status(context: CliContext, page: bool) -> list[dict[str, str]] | None:
 def _open(found: LocalService) -> None:
     """Prints the link to the page, and opens it in a browser if stdout is a terminal.
 
-    The browser gets a file that redirects to the page, because every user of the machine can see its arguments.
+    The browser gets a file that redirects to the page, because every user of the machine can see its arguments, and
+    could be the first to use the link.
     """
-    token = (Path(found.root) / "token").read_text(encoding="ascii").strip()
-    link = f"{found.endpoint}/#{token}"
+    from batchhvd.wire.connection import Connection
+    from batchhvd.wire.facts.identity import SUBSCRIPTION
+    from batchhvd.wire.page_link import page_link
+
+    link = page_link(Connection(found.endpoint, SUBSCRIPTION, root=found.root))
     click.echo(link)
     if sys.stdout.isatty():
         import webbrowser
@@ -237,3 +257,37 @@ def _prunable(experiment: Experiment, before: datetime | None, keep: int) -> lis
 def _end(job: Job) -> datetime:
     """Returns when a job ended; one that does not say so ended long ago."""
     return job.ended or datetime.min.replace(tzinfo=timezone.utc)
+
+
+@click.group()
+def emulate() -> None:
+    """Runs one part of the service for tests of other programs."""
+
+
+@emulate.command("files")
+@click.option("--host", default="127.0.0.1", show_default=True, help="the address to listen on")
+@click.option("--port", type=click.IntRange(0, 65535), default=10003, show_default=True, help="the port; 0: a free one")
+@click.option(
+    "--folder",
+    type=click.Path(file_okay=False, resolve_path=True),
+    help="where to keep the shares (default: a temporary folder, deleted at the end)",
+)
+@click.option(
+    "--accounts",
+    envvar="AZURITE_ACCOUNTS",
+    show_envvar=True,
+    default="",
+    metavar="NAME:KEY;…",
+    help="the accounts (default: devstoreaccount1 with its published key)",
+)
+@click.option("--soft-delete-days", type=click.IntRange(0, 365), default=0, help="keep deleted shares for so long")
+@click.option("--silent", is_flag=True, help="print the connection strings only")
+def emulate_files(host: str, port: int, folder: str | None, accounts: str, soft_delete_days: int, silent: bool) -> None:
+    """Serves Azure Files in the foreground until Ctrl-C, and prints a connection string."""
+    arguments = ["--host", host, "--port", str(port), "--soft-delete-days", str(soft_delete_days)]
+    arguments += ["--folder", folder] if folder else []
+    arguments += ["--accounts", accounts] if accounts else []
+    arguments += ["--silent"] if silent else []
+    sys.stdout.flush()
+    # In place of this process, which has loaded what the emulator does not need.
+    os.execv(sys.executable, [sys.executable, "-m", "batchhvd.service.emulate", *arguments])

@@ -90,6 +90,7 @@ class Task:
             None to never do so.
         stall_action: a ``StallAction``: ``"warn"`` writes their stacks into the execution log, ``"stop"`` ends the task
             after that.
+        grace: seconds between SIGTERM and SIGKILL when the ranks are ended, or None for the node runner's own choice.
         attempt: 1 for the first run, 2 after one requeue, and so on.
         options: the engine's own settings, such as Slurm's partition; an engine rejects those it does not know.
     """
@@ -112,6 +113,7 @@ class Task:
     wall_seconds: float | None = None
     stall_seconds: float | None = None
     stall_action: str = StallAction.WARN
+    grace: float | None = None
     attempt: int = 1
     options: Mapping[str, str] = field(factory=dict)
 
@@ -168,7 +170,9 @@ class Engine(Protocol):
     """What the service requires of an engine; an instance keeps nothing that the folder does not contain.
 
     An engine whose nodes are machines that can break may also have ``node_states() -> Mapping[str, str]``: the names of
-    those that currently accept no tasks, each with its state and the reason, in the engine's words.
+    those that currently accept no tasks, each with its state and the reason, in the engine's words. An engine that
+    hands tasks to somebody else may also have ``find(folder: str) -> str | None``: the handle of a task whose handle
+    was not stored, or None if nothing of it was ever accepted.
     """
 
     def nodes(self) -> int:
@@ -184,6 +188,7 @@ class Engine(Protocol):
         existing run instead of starting another.
 
         Raises:
+            EngineBusyError: it cannot take the task at the moment, or has not answered yet; submit it again later.
             EngineError: the engine cannot do what the task requires, or its command failed.
         """
 

@@ -9,6 +9,7 @@ class NewerTask(TypedDict, total=False):
     """What ``task.json`` contains only if a service of today wrote it."""
 
     literal: list[str]
+    grace: float | None
 
 
 class TaskDocument(NewerTask):

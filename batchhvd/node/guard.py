@@ -10,7 +10,7 @@ from pathlib import Path
 
 from batchhvd.node.durable import DamagedRecordError
 from batchhvd.node.output import LogFile
-from batchhvd.node.processes import end_all, send
+from batchhvd.node.processes import end_all, leave_to_ranks, send
 from batchhvd.node.records import declare, has_ended, node_path, read_node, read_task, write_json
 from batchhvd.node.state import NodeState, StopReason
 
@@ -32,6 +32,7 @@ def guard(folder: Path, index: int, runner: int) -> int:
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: send([runner], number))
+    leave_to_ranks()
     while True:
         pid, status = os.wait()
         if pid == runner:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from batchhvd.node.document import TaskDocument
 
+# Sources: Slurm's documentation of generic resources, NVIDIA's, AMD's and Intel's of their runtimes.
+_DEVICES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
+_NONE = ("", "-1", "NoDevFiles")
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})", flags=re.ASCII)
 
 
@@ -61,9 +64,14 @@ class TaskPlace:
         return {"OMP_NUM_THREADS": count, "TF_NUM_INTRAOP_THREADS": count, "TF_NUM_INTEROP_THREADS": "1"}
 
     def devices(self, rank: int, local: int) -> dict[str, str]:
-        """Returns which of the machine's GPUs a rank uses: none if the VM size has none, otherwise in turn."""
+        """Returns which GPUs a rank uses: its share of those that a batch system or the starter's own shell chose.
+
+        If nobody chose, the machine's: none if the VM size has none, otherwise in turn.
+        """
         if "AZ_BATCHAI_NUM_GPUS" not in self.own:
             return {}
+        if chosen := allotted():
+            return self._dealt(chosen, rank if self.loopback else local)
         there = len(gpus())
         count = min(there, int(self.own["AZ_BATCHAI_NUM_GPUS"]))
         found = {"AZ_BATCHAI_NUM_GPUS": str(count)}
@@ -72,6 +80,15 @@ class TaskPlace:
         elif self.is_horovod:
             found["CUDA_VISIBLE_DEVICES"] = str((rank if self.loopback else local) % there)
         return found | self.chosen("CUDA_VISIBLE_DEVICES")
+
+    def _dealt(self, lists: Mapping[str, Sequence[str]], turn: int) -> dict[str, str]:
+        """Returns a rank's device out of each list; processes that place their ranks themselves get whole lists."""
+        found: dict[str, str] = {}
+        for name, devices in lists.items():
+            found["AZ_BATCHAI_NUM_GPUS"] = str(len(devices))
+            found[name] = devices[turn % len(devices)] if devices and self.is_horovod else ",".join(devices)
+            found |= self.chosen(name)
+        return found
 
     def chosen(self, name: str) -> dict[str, str]:
         """Returns a variable if the job sets it itself."""
@@ -137,6 +154,12 @@ def _block(rank: int, ranks: Sequence[int]) -> tuple[int, int]:
 def expand(text: str, variables: Mapping[str, str]) -> str:
     """Replaces ``$NAME`` and ``${NAME}`` by the variables' values, and leaves unknown names as they are."""
     return _VARIABLE.sub(lambda found: variables.get(found[1] or found[2], found[0]), text)
+
+
+def allotted() -> dict[str, list[str]]:
+    """Returns the devices that were chosen for this process, by the name of the variable that says so."""
+    found = {name: os.environ[name] for name in _DEVICES if name in os.environ}
+    return {name: [part for part in text.split(",") if part not in _NONE] for name, text in found.items()}
 
 
 def gpus() -> list[str]:

@@ -12,6 +12,15 @@ from batchhvd.node.sandbox.libc import LIBC, LINUX
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
 
 
+def leave_to_ranks() -> None:
+    """Takes no notice of the signals by which a batch system asks the ranks to save; it sends them to all processes.
+
+    A handler, unlike ``SIG_IGN``, is not inherited by the ranks.
+    """
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, lambda *_: None)
+
+
 def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
     """Asks the kernel to send this process a signal when its parent ends (Linux only)."""
     _prctl(_SET_PDEATHSIG, number)

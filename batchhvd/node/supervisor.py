@@ -10,7 +10,7 @@ import socket
 import time
 
 from batchhvd.node.output import PARTIAL
-from batchhvd.node.processes import descendants, in_session, send
+from batchhvd.node.processes import descendants, in_session, leave_to_ranks, send
 from batchhvd.node.state import StopReason
 
 TYPE_CHECKING = False
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from batchhvd.node.output import OutputPipe
     from batchhvd.node.watchdog import Watchdog
 
-_GRACE = 3.0  # seconds between SIGTERM and SIGKILL
+GRACE = 3.0
+"""Seconds between SIGTERM and SIGKILL, if the task does not say."""
+_VICTIM = 2.0  # seconds in which the rank is found that others have lost, perhaps by another node
 _BEAT = 0.2  # seconds between two looks at stop.json
 
 
@@ -43,13 +45,21 @@ class Supervisor:
         children: the node's children, shared with the watchdog.
         limit: the task's time limit in seconds, or None.
         doubt: seconds after which a failure counts as the rank's own; a batch system signals ranks and runner together.
+        grace: seconds between SIGTERM and SIGKILL.
     """
 
     def __init__(
-        self, journal: Journal, watchdog: Watchdog, children: list[Child], *, limit: float | None, doubt: float
+        self,
+        journal: Journal,
+        watchdog: Watchdog,
+        children: list[Child],
+        *,
+        limit: float | None,
+        doubt: float,
+        grace: float,
     ) -> None:
         self.journal, self.watchdog, self.children = journal, watchdog, children
-        self.limit, self.doubt = limit, doubt
+        self.limit, self.doubt, self.grace = limit, doubt, grace
         self.started = time.monotonic()
         self.suspect: Child | None = None  # the first rank that failed, until it is certain that nobody ended it
         self._asked = ""  # the signal by which this runner was told to end
@@ -65,6 +75,7 @@ class Supervisor:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._ask)
+        leave_to_ranks()
         self._selector.register(self._bell, selectors.EVENT_READ, None)
 
     def _ask(self, number: int, _frame: object) -> None:
@@ -110,7 +121,8 @@ class Supervisor:
 
     def is_sure(self, child: Child) -> bool:
         """Whether it is certain why a child has ended: by itself, unless this node is just being told to end."""
-        return child.exit == 0 or child.seconds_over >= self.doubt or self.journal.is_stopped
+        doubt = max(self.doubt, _VICTIM) if child.is_victim else self.doubt
+        return child.exit == 0 or child.seconds_over >= doubt or self.journal.is_stopped
 
     # -- output --
 
@@ -158,8 +170,8 @@ class Supervisor:
         child.close()
         if child.rank < 0:
             return
-        self.journal.note(f"rank {child.rank} ended with exit code {child.exit}")
-        if child.exit and self._stopping is None and self.suspect is None:
+        self.journal.note(f"rank {child.rank} {child.how}")
+        if child.exit and self._stopping is None and (self.suspect is None or _is_before(child, self.suspect)):
             self.suspect = child
         self.journal.save()
 
@@ -168,9 +180,11 @@ class Supervisor:
         child = self.suspect
         if child is None or not self.is_sure(child):
             return
+        if any(other.exit and not other.is_over and _is_before(other, child) for other in self.children):
+            return  # it failed first, and its output is still read
         self.suspect = None
         reason = StopReason.MEMORY if child.record["memory"] else StopReason.RANK
-        error = f"rank {child.rank} ended with exit code {child.exit}"
+        error = f"rank {child.rank} {child.how}"
         self.journal.fail(reason, error, rank=child.rank, code=child.exit, tail=child.record["tail"])
 
     # -- stopping --
@@ -183,7 +197,7 @@ class Supervisor:
             if self.journal.is_stopped:
                 self._stopping = now
                 self._end_children()
-        elif now - self._stopping > _GRACE:
+        elif now - self._stopping > self.grace:
             send(descendants(os.getpid()), signal.SIGKILL)
 
     def _judge(self, now: float) -> None:
@@ -201,3 +215,8 @@ class Supervisor:
         for child in self.children:
             child.signal_group(signal.SIGTERM)
             child.signal_group(signal.SIGCONT)
+
+
+def _is_before(child: Child, other: Child) -> bool:
+    """Whether a child rather than another one is why the ranks fail: it is not the victim, or it ended first."""
+    return (child.is_victim, child.ended_at or 0.0) < (other.is_victim, other.ended_at or 0.0)

@@ -13,11 +13,14 @@ import time
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
-from batchhvd.engines.base import load
+from batchhvd.engines.fleet import Fleet
 from batchhvd.errors import EngineError
 from batchhvd.service import app, process, root_folder, server
 from batchhvd.service.files.app import Files
+from batchhvd.service.http import limits
+from batchhvd.service.http.door import Hall
 from batchhvd.service.http.holding import Holding, job_over
+from batchhvd.service.http.incoming import trust
 from batchhvd.service.root_watch import RootWatch, WatchedTicks
 from batchhvd.service.scheduler.task import Site
 from batchhvd.service.scheduler.tick import Scheduler
@@ -32,7 +35,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs the service until a signal or idleness ends it; returns the exit code."""
     options = _parser().parse_args(arguments)
     try:
-        return _serve(Path(options.root).expanduser().resolve(), options)
+        root = Path(options.root).expanduser().resolve()
+        return _renew(root) if options.new_token else _serve(root, options)
     except (EngineError, OSError, OverflowError, sqlite3.Error) as error:  # a port out of range overflows
         print(f"the service did not start: {error}", file=sys.stderr)
         return WRONG
@@ -50,6 +54,12 @@ def _serve(root: Path, options: argparse.Namespace) -> int:
             print(line, file=sys.stderr)
         recovery.check(root)
         Service(root, options, held).run()
+    return 0
+
+
+def _renew(root: Path) -> int:
+    root_folder.make(root)
+    root_folder.renew(root)
     return 0
 
 
@@ -80,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
         "--recover", action="store_true", help="put a damaged database aside, and begin with what can be read from it"
     )
     parser.add_argument("--tls", action="store_true", help="also speak https, and be the proxy for Azure's own names")
+    parser.add_argument("--new-token", action="store_true", help="replace the root's token, and end")
     return parser
 
 
@@ -98,9 +109,11 @@ class Service:
         self._root, self._options, self._watch, self._started = root, options, watch, time.time()
         self._store = Store(root / "state.sqlite")
         self._wake, self._stop = threading.Event(), threading.Event()
+        self._hall = Hall()
         self._activity = process.Activity(self._store.is_active)
         site = Site(sys.executable, options.prepare, str(root / "layers"), directories=options.allow_directory)
-        self._scheduler = Scheduler(self._store, root, load(options.engine, **dict(options.option)), site=site)
+        engine = Fleet(options.engine, dict(options.option), root / "engines.json")
+        self._scheduler = Scheduler(self._store, root, engine, site=site)
         self._thread = threading.Thread(
             target=process.schedule,
             args=(WatchedTicks(self._scheduler, watch), self._wake, self._stop),
@@ -126,7 +139,7 @@ class Service:
     async def _serve(self) -> None:
         application = self._application()
         listener = server.listen(self._options.port)
-        servers = [(server.server(application), listener)]
+        servers = [(server.server(application, self._hall), listener)]
         async with AsyncExitStack() as proxies:
             if self._options.tls:
                 servers.append(await self._secure(application, proxies))
@@ -139,11 +152,12 @@ class Service:
         application = app.build(
             self._store,
             self._root,
-            root_folder.token(self._root),
+            root_folder.RootSecret(self._root),
             self._wake.set,
             Files(
                 self._root / "shares",
                 lambda account: accounts.keys_of(self._store, account),
+                admitted=trust,
                 problem=self._watch.problem,
             ),
             touch=self._activity.touch,
@@ -159,11 +173,11 @@ class Service:
         proxy = tls.Proxy(listener.getsockname()[1])
         front = server.listen(0)
         proxies.push_async_callback(proxy.close)
-        proxies.enter_context(closing(await asyncio.start_server(proxy, sock=front)))
+        proxies.enter_context(closing(await asyncio.start_server(proxy, sock=front, limit=limits.HEAD_BYTES)))
         durable.replace(self._root / "endpoint-tls", server.url(listener, "https") + "\n")
         durable.replace(self._root / "proxy", server.url(front) + "\n")
         options = {"ssl_certfile": str(identity.certificate), "ssl_keyfile": str(identity.key)}
-        return server.server(application, **options), listener
+        return server.server(application, self._hall, **options), listener
 
     def _announce(self, endpoint: str) -> None:
         root_folder.announce(self._root, endpoint, self._options.engine, self._started)

@@ -157,7 +157,7 @@ def bin(tmp_path: Path) -> Path:
 def test_how_a_run_of_slurm_ended_is_told_as_before(case: str, bin: Path, tmp_path: Path) -> None:
     folder = restore(case, tmp_path)
     handle = f"{RUNS[case]['files']['slurm.json']['job']} {folder}"
-    found = Slurm(bin=str(bin)).status([handle])[handle]
+    found = Slurm(bin=str(bin), wait=30).status([handle])[handle]
     assert json.loads(json.dumps(asdict(found))) == RUNS[case]["status"]
 
 
@@ -165,7 +165,7 @@ def test_a_run_of_slurm_goes_on_is_not_sent_again_and_can_be_ended(bin: Path, tm
     folder = restore("slurm: running", tmp_path)
     (folder / "job.sbatch").write_text("\n".join(RUNS["slurm: running"]["job.sbatch"]))
     (folder / "node.py").write_text("# the runner that Slurm starts again, if it starts this job again")
-    engine = Slurm(bin=str(bin))
+    engine = Slurm(bin=str(bin), wait=30)
     handle = engine.submit(Task.read(folder))
     assert handle == f"2 {folder}"
     assert engine.status([handle])[handle].state == "running"

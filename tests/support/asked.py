@@ -16,7 +16,7 @@ TOKEN = "x" * 43
 
 def built(store: Store, root: Path, files: Files, **options: Any) -> app.App:
     """Returns an application that the token above opens, and whose scheduler nobody wakes."""
-    return app.build(store, root, TOKEN, lambda: None, files, **options)
+    return app.build(store, root, lambda: TOKEN, lambda: None, files, **options)
 
 
 def ask(application: Any, method: str, path: str, body: Any = None) -> tuple[int, Any]:

@@ -11,9 +11,18 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 FIELDS = ("JobID", "State", "Reason", "RestartCnt", "exit_code", "EndTime", "WorkDir")
+_DOUBTFUL = re.compile("timed out|Zero Bytes|recv|receive|reset by peer|Broken pipe|Unexpected message", re.IGNORECASE)
+_PASSING = re.compile(
+    _DOUBTFUL.pattern
+    + "|Unable to contact|connect failure|Connection refused|temporarily|standby mode|inactive or drain"
+    "|Resource busy|try again|too many|Nodes are busy|Unable to allocate|currently unavailable|Controller is",
+    re.IGNORECASE,
+)
+# Limits that a single job exceeds whenever it is submitted; the others are about what else runs or waits.
+_NEVER = re.compile("Per(Job|Node)|MaxWall|Wall(Clock)?Duration|MaxTime|Min(Cpu|GRES|TRES)|TimeLimit")
 _UNUSABLE = re.compile("down|drain.*|drng|fail.*|error|inval|maint|unk.*|.*[*]")
 
 
@@ -53,6 +62,28 @@ def accounted(line: str) -> tuple[str, SlurmJob]:
     return number, SlurmJob(
         state.partition(" ")[0], "", None, 128 + signalled if signalled else int(exit_code), _seconds(ended)
     )
+
+
+def placed(line: str) -> tuple[str, SlurmJob]:
+    """Reads a line of sacct that also has the working directory."""
+    rest, _, folder = line.rpartition("|")
+    number, job = accounted(rest)
+    return number, evolve(job, folder=folder)
+
+
+def is_passing(told: str) -> bool:
+    """Says whether sbatch's refusal is about this moment and not about the job: the same job may be accepted later.
+
+    Source: slurm_errno.c and the manual pages sbatch and resource_limits of Slurm 22.05 and later.
+    """
+    if "accounting/QOS policy" in told:
+        return not _NEVER.search(told)
+    return bool(_PASSING.search(told))
+
+
+def is_doubtful(told: str) -> bool:
+    """Says whether Slurm may have accepted a job although sbatch failed: its answer was lost on the way."""
+    return bool(_DOUBTFUL.search(told))
 
 
 def readable(read: Callable[[str], tuple[str, SlurmJob]], text: str) -> dict[str, SlurmJob]:

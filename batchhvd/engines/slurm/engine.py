@@ -14,27 +14,29 @@ Source: the manual pages of sbatch, srun, squeue, sacct, scancel and sinfo of Sl
 from __future__ import annotations
 
 import contextlib
-import math
-import shutil
-import subprocess
+import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+
+from attrs import evolve
 
 from batchhvd.engines import records
 from batchhvd.engines.base import Status, StopReason, Task
-from batchhvd.engines.slurm.answers import FIELDS, SlurmJob, accounted, job_of, nodes_of, readable
+from batchhvd.engines.slurm.commands import SlurmCommands
 from batchhvd.engines.slurm.judge import judged
-from batchhvd.engines.slurm.run import SlurmRun, Submission, read_submission
-from batchhvd.engines.slurm.script import ScriptLayout, checked, script
-from batchhvd.errors import EngineError, EngineMissingError
-from batchhvd.node import archive, durable
+from batchhvd.engines.slurm.partition import Partition
+from batchhvd.engines.slurm.run import SlurmRun, Submission
+from batchhvd.engines.slurm.script import CLAIMING, ScriptLayout, checked, limited, script
+from batchhvd.engines.slurm.submission import Submitter
+from batchhvd.engines.slurm.watch import JobWatch
+from batchhvd.errors import EngineBusyError, EngineError
+from batchhvd.node import archive
 from batchhvd.node.records import write_json
 
-_UNKNOWN = "Invalid job id"  # what squeue says if it knows none of the jobs; any other failure is not an answer
 _AGAIN = 5.0  # seconds between two cancellations of the same job
-_PACKAGE = "slurm-client"
 
 
 class Slurm:
@@ -47,12 +49,16 @@ class Slurm:
         bin: the folder of Slurm's commands, "" to find them in PATH.
         python: the interpreter that runs the node runner on the nodes.
         mpi: what starts the ranks of an MPI task: ``"mpirun"``, or a kind that ``srun --mpi`` has, such as ``"pmix"``.
-        pause: for how many seconds an answer of squeue is reused. An answer of sinfo is reused ten times as long, and a
-            controller that does not answer is left alone for as long as that.
+        pause: the least number of seconds between two questions to Slurm about all jobs; while the answers are the
+            same, the pause grows to twenty times as long. A controller that does not answer is left alone for ten.
+        wait: for how many seconds to wait for an answer of Slurm; after that, it is fetched later.
+        doubt: for how many seconds after a lost answer of sbatch its job may still turn up in Slurm's queue.
+        grace: seconds between SIGTERM and SIGKILL when a task is ended; by default a little less than Slurm's KillWait.
+        prologue: a file of shell commands that the batch script reads first, such as ``module load``; "" for none.
         options: options of sbatch for every task, such as ``partition="gpu"``; ``_`` stands for ``-``.
 
     Raises:
-        EngineError: an option is not one that can be set.
+        EngineError: an option is not one that can be set, or the prologue does not exist.
         EngineMissingError: sbatch or squeue is not installed.
     """
 
@@ -63,16 +69,20 @@ class Slurm:
         python: str = sys.executable,
         mpi: str = "mpirun",
         pause: float | str = 0.5,
+        wait: float | str = 1,
+        doubt: float | str = 30,
+        grace: float | str | None = None,
+        prologue: str = "",
         **options: str,
     ) -> None:
-        self._bin, self._python, self._mpi, self._pause = bin, python, mpi, float(pause)
+        self._python, self._mpi, self._prologue = python, mpi, _existing(prologue)
+        self._grace = None if grace is None else float(grace)
         self._options = checked({name.replace("_", "-"): value for name, value in options.items()})
-        self._seen: dict[str, tuple[float, SlurmJob | None]] = {}
+        self._commands = SlurmCommands(bin, float(wait))
+        self._watch = JobWatch(self._commands, float(pause))
+        self._submitter = Submitter(self._commands, self._watch, float(doubt))
+        self._partition = Partition(self._commands, self._options.get("partition", ""), float(pause))
         self._cancelled: dict[str, float] = {}
-        self._silent = -math.inf  # when the controller last gave no answer
-        self._nodes: tuple[float, dict[str, tuple[bool, str]] | None] = (-math.inf, None)
-        for name in ("sbatch", "squeue"):
-            self._find(name)
 
     # -- the four verbs --
 
@@ -82,7 +92,7 @@ class Slurm:
         Raises:
             EngineError: the controller does not answer, and never has.
         """
-        found = self._sinfo()
+        found = self._partition.nodes()
         if found is None:
             raise EngineError(
                 "Slurm's controller does not answer; check it with: scontrol ping", engine="slurm", command="sinfo"
@@ -96,27 +106,33 @@ class Slurm:
             EngineError: the task has an option that cannot be set.
         """
         options = {**self._options, **checked(task.options)}
-        layout = ScriptLayout(python=self._python, runner=f'"$folder/{archive.name()}"')
+        before = (CLAIMING, *([f". {shlex.quote(self._prologue)}"] if self._prologue else []))
+        runner = f'"$folder/{archive.name()}"'
+        layout = ScriptLayout(python=self._python, runner=runner, before=before, most=self._partition.minutes())
         return script(task, options, layout, mpi=self._mpi)
 
     def submit(self, task: Task) -> str:
         """Hands a task to sbatch and returns its handle.
 
         Raises:
+            EngineBusyError: Slurm takes no jobs at the moment, or has not answered yet; submit it again later.
             EngineError: an option cannot be set, or sbatch rejected the job; the message contains Slurm's.
         """
-        text, folder = self.preview(task), Path(task.folder)
-        known = read_submission(folder)
-        job = self._earlier(folder) if known is None else known["job"]
-        if job is None:
-            task.write()
-            archive.write(folder)
-            durable.replace(folder / "job.sbatch", text.encode())
-            job = self._sbatch(text)
-        submission: Submission = {"job": job, "nodes": list(task.nodes)}
-        write_json(folder / "slurm.json", submission, lasting=True)
-        self._seen.pop(job, None)
-        return f"{job} {folder}"
+        folder = Path(task.folder)
+        job = self._answered(folder, lambda: self._submitter.submit(folder, partial(self._write, task)), "sbatch")
+        return self._keep(folder, job, task.nodes)
+
+    def find(self, folder: str) -> str | None:
+        """Returns the handle of a task's run, or None if it was never accepted.
+
+        Raises:
+            EngineBusyError: it is not known whether Slurm has accepted it.
+        """
+        place = Path(folder)
+        if not (place / "task.json").exists():
+            return None
+        job = self._answered(place, lambda: self._submitter.find(place) or "", "squeue")
+        return self._keep(place, job, Task.read(place).nodes) if job else None
 
     def status(self, handles: Sequence[str]) -> Mapping[str, Status]:
         """Returns the status of each run; asks Slurm once, about all runs whose records do not say how they ended."""
@@ -124,8 +140,9 @@ class Slurm:
         asked = [run.job for run in runs.values() if not run.is_final]
         for handle in [handle for handle, run in runs.items() if run.is_damaged]:
             self._end_damaged(handle, runs[handle])
-        jobs = self._jobs(asked) if asked else {}
-        return {handle: run.told if run.is_final else judged(run, jobs) for handle, run in runs.items()}
+        jobs = self._watch.jobs(asked) if asked else {}
+        silence = self._watch.silence if jobs is None else ""
+        return {handle: run.told if run.is_final else judged(run, jobs, silence) for handle, run in runs.items()}
 
     def cancel(self, handle: str) -> None:
         """Tells the runners to end, and Slurm to end the job; Slurm uses force after its KillWait.
@@ -140,8 +157,8 @@ class Slurm:
             records.declare(run.folder, StopReason.CANCELLED, error="the job was terminated")
         if now - self._cancelled.get(handle, -_AGAIN) >= _AGAIN:
             self._cancelled[handle] = now
-            self._seen.pop(run.job, None)
-            self._run("scancel", run.job)
+            self._watch.forget(run.job)
+            self._commands.aside("scancel", run.job)
 
     def _end_damaged(self, handle: str, run: SlurmRun) -> None:
         """Ends a run whose records cannot be read; the stop file says why, should a node write its own again."""
@@ -153,84 +170,34 @@ class Slurm:
 
     def node_states(self) -> dict[str, str]:
         """Returns the nodes of the partition that accept no jobs, each with its state and Slurm's reason."""
-        return {name: text for name, (usable, text) in (self._sinfo() or {}).items() if not usable}
+        return {name: text for name, (usable, text) in (self._partition.nodes() or {}).items() if not usable}
 
-    # -- Slurm's commands --
+    # -- submission --
 
-    def _find(self, name: str) -> str:
-        path = shutil.which(name, path=self._bin or None)
-        if path is None:
-            where = f"in {self._bin}" if self._bin else "in PATH"
-            message = f"{name} was not found {where}; on Debian and Ubuntu: apt-get install {_PACKAGE}"
-            raise EngineMissingError(message, engine="slurm", command=name)
-        return path
-
-    def _run(self, name: str, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
-        """Runs a command of Slurm; one that does not finish within 30 s counts as a failure."""
-        command = [self._find(name), *arguments]
-        try:
-            return subprocess.run(command, input=text, capture_output=True, text=True, timeout=30, check=False)
-        except subprocess.TimeoutExpired:
-            return subprocess.CompletedProcess(command, 1, "", f"{name}: timed out after 30 s")
-
-    def _sbatch(self, text: str) -> str:
-        """Sends a batch script and returns the job's number."""
-        answer = self._run("sbatch", "--parsable", text=text)
-        if answer.returncode:
-            told, code = answer.stderr.strip(), answer.returncode
-            message = f"sbatch rejected the job: {told}"
-            raise EngineError(message, engine="slurm", command="sbatch", exit_code=code, output=told)
-        return answer.stdout.strip().partition(";")[0]
-
-    def _earlier(self, folder: Path) -> str | None:
-        """Returns the job of a submission that was interrupted before its number was stored: it runs in the folder."""
-        if not (folder / "job.sbatch").exists():
-            return None
-        found = self._squeue("--me") or {}
-        return next((number for number, job in found.items() if job.folder == str(folder)), None)
-
-    def _jobs(self, numbers: Sequence[str]) -> dict[str, SlurmJob] | None:
-        """Returns what Slurm knows about jobs, or None while its controller does not answer."""
-        now = time.monotonic()
-        self._seen = {number: seen for number, seen in self._seen.items() if now - seen[0] <= self._pause}
-        if not set(numbers) <= set(self._seen):
-            fresh = self._squeue(f"--jobs={','.join(numbers)}")
-            if fresh is None:
-                return None
-            forgotten = [number for number in numbers if number not in fresh]
-            fresh.update(self._sacct(forgotten) if forgotten else {})
-            self._seen.update({number: (now, fresh.get(number)) for number in numbers})
-        known = {number: self._seen[number][1] for number in numbers}
-        return {number: job for number, job in known.items() if job is not None}
-
-    def _squeue(self, which: str) -> dict[str, SlurmJob] | None:
-        if time.monotonic() - self._silent < 10 * self._pause:
-            return None
-        fields = ",".join(f"{name}:|" for name in FIELDS)
-        answer = self._run("squeue", "--noheader", "--states=all", which, f"--Format={fields}")
-        if answer.returncode and _UNKNOWN not in answer.stderr:
-            self._silent = time.monotonic()
-            return None
-        return readable(job_of, answer.stdout)  # an unknown job has no line
-
-    def _sacct(self, numbers: Sequence[str]) -> dict[str, SlurmJob]:
-        """Asks the accounting about jobs that the controller has forgotten; most small sites have no accounting."""
-        if shutil.which("sacct", path=self._bin or None) is None:
-            return {}
-        columns = "--format=JobIDRaw,State,ExitCode,End"
-        answer = self._run("sacct", "-n", "-P", "-X", "--starttime=1970-01-01", f"--jobs={','.join(numbers)}", columns)
-        return readable(accounted, answer.stdout) if not answer.returncode else {}
-
-    def _sinfo(self) -> dict[str, tuple[bool, str]] | None:
-        """Returns for each node of the partition whether it accepts jobs, and its state with Slurm's reason.
-
-        While the controller does not answer, the last answer is reused; None if there was none.
-        """
-        now, (asked, found) = time.monotonic(), self._nodes
-        if now - asked > 10 * self._pause:
-            partition = self._options.get("partition", "")
-            chosen = [f"--partition={partition}"] if partition else []
-            answer = self._run("sinfo", "--noheader", "--Node", *chosen, "--format=%P|%N|%T|%E")
-            found = found if answer.returncode else nodes_of(answer.stdout.splitlines(), bool(partition))
-            self._nodes = (time.monotonic(), found)
+    def _answered(self, folder: Path, call: Callable[[], str], command: str) -> str:
+        """Returns what a call returns, which asks Slurm; both calls about a folder exclude each other."""
+        found = self._commands.soon(folder, call)
+        if found is None:
+            raise EngineBusyError(f"{command} has not answered yet", engine="slurm", command=command, again=0.5)
         return found
+
+    def _write(self, task: Task) -> str:
+        """Prepares the folder of a task and returns its batch script."""
+        text = self.preview(task)
+        said = limited(task, self._partition.minutes())
+        grace = self._commands.kill_wait() if self._grace is None else self._grace
+        evolve(task, notices=(*task.notices, *said), grace=grace).write()
+        archive.write(Path(task.folder))
+        return text
+
+    def _keep(self, folder: Path, job: str, nodes: Sequence[str]) -> str:
+        submission: Submission = {"job": job, "nodes": list(nodes)}
+        write_json(folder / "slurm.json", submission, lasting=True)
+        self._watch.forget(job)
+        return f"{job} {folder}"
+
+
+def _existing(prologue: str) -> str:
+    if prologue and not Path(prologue).is_file():
+        raise EngineError(f"the prologue {prologue!r} is not a file", engine="slurm")
+    return str(Path(prologue).absolute()) if prologue else ""

@@ -11,6 +11,7 @@ from attrs import evolve
 from batchhvd.engines import records
 from batchhvd.engines.base import Status, StopReason, TaskState
 from batchhvd.engines.slurm.answers import SlurmJob
+from batchhvd.engines.slurm.file_system import settling
 from batchhvd.engines.slurm.run import SlurmRun
 
 _WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
@@ -25,11 +26,22 @@ _ENDS = {  # how a job that Slurm has ended is reported: state, reason, error
     "OUT_OF_MEMORY": (TaskState.FAILED, StopReason.MEMORY, "the job used more memory than Slurm had given it"),
 }
 _OVER = frozenset({"COMPLETED", "FAILED", *_ENDS})
+# Source: the reason codes of the manual page of squeue, and resource_limits.html.
 _REASONS = {
+    "BadConstraints": "no node has what its options ask for: check constraint, gres and mem",
     "BeginTime": "it starts again after Slurm's own pause",
     "Dependency": "another job has to end first",
+    "DependencyNeverSatisfied": "the job that it depends on has failed: terminate it",
+    "InvalidAccount": "its account does not exist: check the option account",
+    "InvalidQOS": "its QOS does not exist: check the option qos",
     "JobHeldAdmin": "an administrator holds it",
     "JobHeldUser": "it is held: scontrol release",
+    "Licenses": "all licences that it asks for are in use",
+    "NodeDown": "a node that it needs is down",
+    "PartitionDown": "the partition is down",
+    "PartitionInactive": "the partition takes no jobs now",
+    "Prolog": "the nodes' prolog is running",
+    "Reservation": "its reservation has not begun, or is in use",
     "None": "it has just been submitted",
     "PartitionConfig": "the partition does not have such nodes",
     "PartitionNodeLimit": "the partition does not give that many nodes to one job",
@@ -38,19 +50,27 @@ _REASONS = {
     "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved",
     "Resources": "not enough nodes are free",
 }
-_SETTLE = 3.0  # seconds until the records of a finished job are visible everywhere (network file systems)
+_KINDS = (  # what reasons with such a part have in common, such as QOSMaxJobsPerUserLimit
+    ("held", "it is held: scontrol release"),
+    ("launch failed", "a node could not start it: an administrator has to look at the node"),
+    ("PerUser", "you may not use more at once: a limit of the QOS or the account"),
+    ("Max", "a limit of the QOS or the account on one job: ask for less"),
+    ("Grp", "all users of the account or QOS together may not use more at once"),
+)
+_UNSEEN = 128 + 53  # how Slurm reports a node that cannot open the job's folder or its output
 
 
-def judged(run: SlurmRun, jobs: Mapping[str, SlurmJob] | None) -> Status:
+def judged(run: SlurmRun, jobs: Mapping[str, SlurmJob] | None, silence: str = "") -> Status:
     """Returns the status of a run whose records do not say how it ended.
 
     Args:
         run: the run.
-        jobs: what Slurm says about the jobs that it knows, or None while its controller does not answer.
+        jobs: what Slurm says about the jobs that it knows, or None while it does not answer.
+        silence: why it does not answer.
     """
     if jobs is None:
         waits = run.told.state == TaskState.QUEUED
-        return evolve(run.told if waits else run.moving, reason="Slurm's controller does not answer")
+        return evolve(run.told if waits else run.moving, reason=silence)
     job = jobs.get(run.job)
     if run.is_damaged:
         return run.told if job is None or job.state in _OVER else Status(state=TaskState.RUNNING)
@@ -64,7 +84,7 @@ def judged(run: SlurmRun, jobs: Mapping[str, SlurmJob] | None) -> Status:
 
 
 def _reason(word: str) -> str:
-    text = _REASONS.get(word.partition(",")[0], "")
+    text = _REASONS.get(word.partition(",")[0], "") or next((told for sign, told in _KINDS if sign in word), "")
     return f"it waits in Slurm's queue ({word}{': ' + text if text else ''})"
 
 
@@ -77,19 +97,23 @@ def _forgotten(run: SlurmRun) -> Status:
 
 def _over(run: SlurmRun, job: SlurmJob) -> Status:
     """Judges a run that has ended for Slurm, though its records say only that its nodes were told to end."""
-    if run.missing and job.state in ("COMPLETED", "FAILED") and time.time() - (job.ended or 0) < _SETTLE:
+    if run.missing and job.state in ("COMPLETED", "FAILED") and time.time() - (job.ended or 0) < settling(run.folder):
         return run.moving
     end = evolve(run.moving, ended=run.told.ended or job.ended, exit_code=job.exit_code)
     if job.state in ("COMPLETED", "FAILED"):
-        return _unsaid(run, end) if run.missing else run.told
+        return _unsaid(run, end, job) if run.missing else run.told
     state, reason, error = _ENDS[job.state]
     return evolve(end, state=state, reason=reason, error=error, node=run.told.node, exit_code=job.exit_code or None)
 
 
-def _unsaid(run: SlurmRun, end: Status) -> Status:
+def _unsaid(run: SlurmRun, end: Status, job: SlurmJob) -> Status:
     """Judges a job whose batch script has ended, although not all nodes have recorded how they ended."""
+    if job.state == "COMPLETED" and records.stop(run.folder) is None:  # all runners ended well; records may be hidden
+        return evolve(end, state=TaskState.SUCCEEDED)
     if end.started is None:
         error, tail = "no node's runner has left a record", _tail(run.folder / "slurm.out")
+        if end.exit_code == _UNSEEN:
+            error = f"a node of the job cannot see {run.folder}; the service's root must be on a shared file system"
         return evolve(end, state=TaskState.FAILED, reason=StopReason.ENGINE, error=error, tail=tail)
     lost = [records.complete(run.folder, index, end.exit_code or 1) for index in run.missing]
     told = SlurmRun.read(f"{run.job} {run.folder}").told

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import TypedDict
 
@@ -9,8 +11,9 @@ from attrs import frozen
 
 from batchhvd.engines import records
 from batchhvd.engines.base import Status, StopReason, TaskState
+from batchhvd.node.document import NodeRecord
 from batchhvd.node.durable import DamagedRecordError, is_text, list_of, read_record
-from batchhvd.node.records import has_ended
+from batchhvd.node.records import has_ended, read_node
 
 
 class Submission(TypedDict):
@@ -25,6 +28,17 @@ def read_submission(folder: Path) -> Submission | None:
     shape = {"job": is_text, "nodes": list_of(is_text)}
     found: Submission | None = read_record(folder / "slurm.json", shape)  # type: ignore[assignment]
     return found
+
+
+def claimed(folder: Path) -> str | None:
+    """Returns the number of the job that has begun in a folder, or None: its script links it there."""
+    try:
+        return os.readlink(folder / CLAIM)
+    except OSError:
+        return None
+
+
+CLAIM = "slurm.job"
 
 
 @frozen
@@ -61,10 +75,13 @@ class SlurmRun:
         if submission is None:
             error = f"{folder} has no record of Slurm's job {job}"
             return cls(job, folder, Status(state=TaskState.LOST, reason=StopReason.ENGINE, error=error))
-        found = records.nodes(folder, len(submission["nodes"]))
-        told = records.status(records.stop(folder), found, attempt=1 + len(list(folder.glob("attempt-*"))))
+        there = set(os.listdir(folder))
+        found = [_node(folder, index, there) for index in range(len(submission["nodes"]))]
+        stop = records.stop(folder) if "stop.json" in there else None
+        attempt = 1 + sum(name.startswith("attempt-") for name in there)
         missing = [index for index, record in enumerate(found) if not has_ended(record)]
-        return cls(job, folder, told, tuple(missing))
+        told = records.status(stop, found, attempt=attempt)
+        return cls(claimed(folder) or job, folder, told, tuple(missing))
 
     @property
     def is_final(self) -> bool:
@@ -78,3 +95,11 @@ class SlurmRun:
         prepares = told.state == TaskState.PREPARING or told.started is None
         state = TaskState.PREPARING if prepares else TaskState.RUNNING
         return Status(state=state, started=told.started, attempt=told.attempt)
+
+
+def _node(folder: Path, index: int, there: Collection[str]) -> NodeRecord | None:
+    """Returns the record of a node, if its name is in the folder's listing.
+
+    A name that is not listed is not looked up: network file systems remember for half a minute that it was missing.
+    """
+    return read_node(folder, index) if f"node-{index}.json" in there else None

@@ -10,13 +10,16 @@ from collections.abc import Mapping
 from attrs import frozen
 
 from batchhvd.engines.base import Launch, Task
+from batchhvd.engines.slurm.run import CLAIM
 from batchhvd.errors import EngineError
 
 # Options of sbatch that a task or the whole engine may set; the engine sets the others itself.
 _OPTION = re.compile(
-    "account|begin|comment|constraint|cpus-per-task|dependency|exclude|exclusive|gpus-per-node|gres|licenses|mail-type|"
-    "mail-user|mem|mem-per-cpu|nice|nodelist|partition|priority|qos|reservation|switches|time|tmp"
+    "account|begin|comment|constraint|cpus-per-task|dependency|exclude|exclusive|gpus|gpus-per-node|gpus-per-task|gres|"
+    "licenses|mail-type|mail-user|mem|mem-per-cpu|nice|nodelist|partition|priority|qos|reservation|signal|switches|time|"
+    "tmp|wckey"
 )
+_UNNAMED = 7 * 24 * 3600.0  # seconds that Batch AI gives a job that names no limit
 _VALUE = re.compile(r"[\w.,:;/=+@%&|!*()\[\]{}#^~-]*", re.ASCII)
 _SHARES = frozenset(
     {"exclusive", "cpus-per-task", "mem", "mem-per-cpu"}
@@ -50,6 +53,7 @@ class ScriptLayout:
         directory: the job's working directory, "" for the task's folder.
         output: the file for what is not the ranks' own output, "" for one in the task's folder.
         before: lines of shell that run first, with ``$folder`` set.
+        most: the partition's time limit in minutes, or None.
     """
 
     python: str
@@ -57,6 +61,7 @@ class ScriptLayout:
     directory: str = ""
     output: str = ""
     before: tuple[str, ...] = ()
+    most: int | None = None
 
 
 def script(task: Task, options: Mapping[str, str], layout: ScriptLayout, *, mpi: str = "mpirun") -> str:
@@ -64,7 +69,7 @@ def script(task: Task, options: Mapping[str, str], layout: ScriptLayout, *, mpi:
 
     Args:
         task: the task.
-        options: options of sbatch, which win over the engine's own choice.
+        options: options of sbatch, which win over the engine's own choice, but not over the job's own time limit.
         layout: where its parts are found.
         mpi: what starts the ranks of an MPI task.
 
@@ -79,15 +84,39 @@ def script(task: Task, options: Mapping[str, str], layout: ScriptLayout, *, mpi:
     return "\n".join(["#!/bin/bash", *directives, "", *places, "", _AGAIN_SCRIPT, *start, ""])
 
 
+def minutes(task: Task, options: Mapping[str, str], most: int | None) -> dict[str, str]:
+    """Returns the option ``time`` of a task; the runner keeps the limit to the second, so Slurm's is a minute longer.
+
+    A limit that the job itself names wins over the option; the limit of Batch AI for jobs that name none does not.
+
+    Args:
+        task: the task.
+        options: the options that were set.
+        most: the partition's own limit in minutes, or None.
+    """
+    if task.wall_seconds is None or ("time" in options and task.wall_seconds == _UNNAMED):
+        return {}
+    asked = math.ceil(task.wall_seconds / 60) + 1
+    return {"time": str(asked if most is None else min(asked, most))}
+
+
+def limited(task: Task, most: int | None) -> list[str]:
+    """Says that a partition gives less time than the task may take, if it does."""
+    if task.wall_seconds is None or most is None or task.wall_seconds <= most * 60:
+        return []
+    return [
+        f"Slurm's partition ends jobs after {most} minutes; the job's own limit is {task.wall_seconds / 60:g} minutes"
+    ]
+
+
 def _directives(task: Task, options: Mapping[str, str], layout: ScriptLayout) -> list[tuple[str, str]]:
     own = {"job-name": task.name, "nodes": str(len(task.nodes)), "ntasks-per-node": "1"}
     if not _SHARES & set(options):
         own |= {"exclusive": "", "mem": "0"}  # a node of Batch AI is a whole machine
-    if task.wall_seconds is not None:
-        own["time"] = str(math.ceil(task.wall_seconds / 60) + 1)  # minutes; the runner keeps the limit to the second
     output = (layout.output or f"{task.folder}/slurm.out").replace("%", "%%")
     last = {"chdir": _quoted(layout.directory or task.folder), "output": _quoted(output), "open-mode": "append"}
-    return list({**own, **options, **last, "requeue": "", "export": "ALL"}.items())
+    time = minutes(task, options, layout.most)
+    return list({**own, **options, **time, **last, "requeue": "", "export": "ALL"}.items())
 
 
 def _quoted(text: str) -> str:
@@ -108,6 +137,12 @@ def _launcher(task: Task, mpi: str) -> list[str]:
     place = f"--nodes={len(task.nodes)} --ntasks={task.size} --distribution=cyclic"
     command = f"env -u SLURM_NTASKS_PER_NODE srun --mpi={mpi} {place} --export=ALL --overlap --kill-on-bad-exit=1"
     return [f"export BATCHHVD_LAUNCHER={shlex.quote(command)}"]
+
+
+CLAIMING = f"""\
+# Slurm may hold two jobs of one task if the answer to the first submission was lost; the first one that begins runs.
+ln -s "$SLURM_JOB_ID" "$folder/{CLAIM}" 2>/dev/null
+[ "$(readlink "$folder/{CLAIM}")" = "$SLURM_JOB_ID" ] || exit 0"""
 
 
 _AGAIN_SCRIPT = """\

@@ -50,6 +50,7 @@ def put_account(here: Here, ask: Ask) -> Answer:
     if old is not None:
         changed = here.store.update(old.id, lambda document, private: document.update(tags=body.get("tags", {})))
         return Answer(200, shown(changed or old, ask))
+    here.files.forget(name)
     record = here.store.put(
         f"{parent.id}/providers/Microsoft.Storage/storageAccounts/{name}",
         "storageAccounts",
@@ -144,6 +145,7 @@ def delete_account(here: Here, ask: Ask) -> Answer:
     _refuse_in_use(here, record)
     here.store.delete(record.id)
     trash.discard(here.root, here.root / "shares" / record.document["name"])
+    here.files.forget(record.document["name"])
     return Answer(200)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 
 from attrs import Factory, frozen
 
 from batchhvd.engines.base import ENDED, Status, StopReason, TaskState
+from batchhvd.engines.records import declare
 from batchhvd.service.scheduler import ending, manifest, nodes, outcome, task, transition
 from batchhvd.service.scheduler.ending import Ending
 from batchhvd.service.scheduler.starter import JobStarter
@@ -45,9 +47,15 @@ class JobFollower:
         why = ending.of(job, cluster)
         if not why:
             return job
-        if job.nodes and cluster:  # killed while it was being submitted: find the run, then end it
-            return self.starter.submit(job, cluster, now)
+        if job.nodes and cluster and (found := self._recovered(job, cluster, now)):
+            return found
         return self.starter.fail(job, ending.error(why, job), now)
+
+    def _recovered(self, job: StoredJob, cluster: StoredCluster, now: float) -> StoredJob | None:
+        """Finds the run of a job whose handle was not stored, so that it can be ended; None if it has none."""
+        with suppress(FileNotFoundError):  # should it begin meanwhile, its runners end at once
+            declare(Path(job.folder), StopReason.CANCELLED, error="the job was terminated")
+        return self.starter.recover(job, cluster, now)
 
     def follow(self, job: StoredJob, cluster: StoredCluster | None, status: Status, now: float) -> StoredJob:
         """Moves a job that has a run one step and returns it as it is now."""

@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from batchhvd.engines.base import ENDED, Engine, Launch, Status, StopReason, Task, TaskState
-from batchhvd.errors import BatchHvdError
+from batchhvd.errors import BatchHvdError, EngineBusyError
 from batchhvd.service.mounts import links
 from batchhvd.service.mounts import model as mounts
 from batchhvd.service.mounts.model import MountPoint
 from batchhvd.service.scheduler import layout, nodes
 from batchhvd.service.scheduler import task as job_task
+from batchhvd.service.scheduler.backoff import Backoff
 from batchhvd.service.scheduler.layout import TaskLayout
 from batchhvd.service.scheduler.task import Site
 from batchhvd.service.store import trash
@@ -28,9 +29,10 @@ AGAIN = 30.0
 class Setups:
     """Brings the nodes of clusters from "preparing" to "idle", or to "unusable" when their setup fails."""
 
-    def __init__(self, store: Store, root: Path, engine: Engine, site: Site) -> None:
+    def __init__(self, store: Store, root: Path, engine: Engine, site: Site, backoff: Backoff) -> None:
         self._store, self._root, self._engine, self._site = store, root, engine, site
         self._tries: dict[str, float] = {}  # when a node was last tried, in seconds since 1970
+        self._backoff = backoff
 
     def follow(self, cluster: StoredCluster, now: float) -> StoredCluster:
         """Moves the preparing nodes of a cluster one step and returns it as it is now."""
@@ -80,7 +82,7 @@ class Setups:
         if cluster.is_deleting or name in cluster.leaving:
             return self._end(name, handle)
         if not handle:
-            return self._begin(cluster, name)
+            return None if self._backoff.holds(now) else self._begin(cluster, name, now)
         status = self._engine.status([handle])[handle]
         if status.state == TaskState.SUCCEEDED:
             return lambda cluster: nodes.ready(cluster, name, now)
@@ -93,11 +95,16 @@ class Setups:
             return None
         return lambda cluster: nodes.dropped(cluster, name)
 
-    def _begin(self, cluster: StoredCluster, name: str) -> Callable[[StoredCluster], StoredCluster]:
+    def _begin(self, cluster: StoredCluster, name: str, now: float) -> Callable[[StoredCluster], StoredCluster] | None:
         try:
             handle = self._started(cluster, name)
+        except EngineBusyError as error:
+            log.warning("the setup task on %s is tried again later: %s", name, error)
+            self._backoff.refused(name, error, now)
+            return None
         except Exception as error:  # whatever it is, this node cannot be used, and no other suffers
             return _unusable(name, f"The setup task on {name} did not start: {error}", again=True)
+        self._backoff.taken(name)
         return lambda cluster: nodes.begun(cluster, name, handle)
 
     def _started(self, cluster: StoredCluster, name: str) -> str:

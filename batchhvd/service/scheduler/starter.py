@@ -7,17 +7,18 @@ returns the run that exists.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from attrs import evolve, frozen
+from attrs import Factory, evolve, frozen
 
 from batchhvd.engines.base import Engine
-from batchhvd.errors import BatchHvdError
+from batchhvd.errors import BatchHvdError, EngineBusyError
 from batchhvd.service.mounts import links
 from batchhvd.service.mounts.links import MountError
 from batchhvd.service.mounts.model import MountPoint
 from batchhvd.service.scheduler import ending, layout, nodes, queue, task, transition
+from batchhvd.service.scheduler.backoff import Backoff
 from batchhvd.service.scheduler.task import Attempt, Site
 from batchhvd.service.store import documents, trouble
 from batchhvd.service.store.cluster import StoredCluster
@@ -51,24 +52,29 @@ class JobStarter:
         root: the service's folder.
         engine: what runs the tasks.
         site: what the service decides.
+        backoff: how long the engine is left alone.
     """
 
     store: Store
     root: Path
     engine: Engine
     site: Site
+    backoff: Backoff = Factory(Backoff)
 
     def place(self, cluster: StoredCluster, jobs: Mapping[str, StoredJob], now: float) -> bool:
         """Starts the jobs whose turn it is, tells the others why they wait, and says whether any started."""
         waiting = [job for job in jobs.values() if _waits(job) and not ending.of(job, cluster)]
         begun = [job for job in waiting if job.nodes]
-        for job in begun:  # killed while it was being submitted
-            self._start(job, cluster, now)
+        for key in self.backoff.in_turn(job.key for job in begun):  # not taken yet, or the service was killed meanwhile
+            self._start(jobs[key], cluster, now)
         busy = {name for job in jobs.values() for name in job.nodes}
         entries = [_entry(job) for job in waiting if not job.nodes]
         decision = queue.decide(entries, nodes.free(cluster, busy), cluster.target or 0, now)
         for key, given in decision.starts:
-            self._start(self._reserve(jobs[key], given), cluster, now)
+            if self.backoff.holds(now):
+                self._hold(jobs[key], self.backoff.reason)
+            else:
+                self._start(self._reserve(jobs[key], given), cluster, now)
         for key, reason in decision.reasons.items():
             self._explain(jobs[key], reason)
         return bool(begun or decision.starts)
@@ -79,6 +85,7 @@ class JobStarter:
         Raises:
             MountError: something that the job mounts is missing.
             ScriptMissingError: its script is missing.
+            EngineBusyError: the engine takes no task at the moment.
             BatchHvdError: the engine refuses the task.
         """
         found = self.targets(job, cluster)
@@ -88,9 +95,20 @@ class JobStarter:
         layout.lay(laid)
         layout.begin_logs(Path(laid.task.logs))
         handle = self.engine.submit(laid.task)
-        status = evolve(self.engine.status([handle])[handle], started=now)
         log.info("job %s runs on %s", job.id, ", ".join(job.nodes))
-        return self.store.revise(job, lambda job: transition.submitted(job, handle, status, now)) or job
+        return self._handled(job, handle, now)
+
+    def recover(self, job: StoredJob, cluster: StoredCluster, now: float) -> StoredJob | None:
+        """Keeps the handle of a job that may have a run without a handle being known; None if it has no run.
+
+        Raises:
+            EngineBusyError: the engine does not know yet whether there is a run.
+        """
+        find: Callable[[str], str | None] | None = getattr(self.engine, "find", None)
+        if find is None:
+            return self.submit(job, cluster, now)
+        handle = find(job.folder)
+        return self._handled(job, handle, now) if handle else None
 
     def fail(self, job: StoredJob, error: ErrorDocument, now: float) -> StoredJob:
         """Ends a job that has no run."""
@@ -106,9 +124,20 @@ class JobStarter:
         keys, mounted = {**cluster.keys, **job.keys}, task.mounts_of(job.properties, cluster.properties)
         return links.targets(self.store, self.root, mounted, keys, self.site.directories)
 
+    def _handled(self, job: StoredJob, handle: str, now: float) -> StoredJob:
+        status = evolve(self.engine.status([handle])[handle], started=now)
+        return self.store.revise(job, lambda job: transition.submitted(job, handle, status, now)) or job
+
     def _start(self, job: StoredJob, cluster: StoredCluster, now: float) -> None:
+        if self.backoff.holds(now):
+            self._hold(job, self.backoff.reason)
+            return
         try:
             self.submit(job, cluster, now)
+            self.backoff.taken(job.key)
+        except EngineBusyError as error:
+            self.backoff.refused(job.key, error, now)
+            self._hold(job, str(error))
         except MountError as error:
             self.fail(job, documents.error(Code.MOUNT_FAILED, str(error), Path=error.path), now)
         except ScriptMissingError as error:
@@ -126,9 +155,13 @@ class JobStarter:
         tasks = self.root / "tasks"
         return self.store.revise(job, lambda job: transition.reserved(job, given, tasks)) or job
 
-    def _explain(self, job: StoredJob, reason: str) -> None:
-        if not transition.is_explained(job, reason):
-            self.store.revise(job, lambda job: transition.explained(job, reason))
+    def _hold(self, job: StoredJob, reason: str) -> None:
+        """Tells that the engine does not take a job yet."""
+        self._explain(job, f"is not started yet: {reason}", transition.ENGINE)
+
+    def _explain(self, job: StoredJob, reason: str, by: str = "") -> None:
+        if not transition.is_explained(job, reason, by):
+            self.store.revise(job, lambda job: transition.explained(job, reason, by))
 
 
 def _waits(job: StoredJob) -> bool:

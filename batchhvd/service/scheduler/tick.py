@@ -88,7 +88,7 @@ class Scheduler:
         site = site or Site(python=sys.executable, layers=str(root / "layers"))
         self._starter = JobStarter(store, root, engine, site)
         self._follower = JobFollower(self._starter, executor or ThreadPoolExecutor(1, thread_name_prefix="seal"))
-        self._setups = Setups(store, root, engine, site)
+        self._setups = Setups(store, root, engine, site, self._starter.backoff)
         self._doubts: dict[str, float] = {}  # since when a job could not be followed, by key
         self._jobs, self._clusters = ValueTable(StoredJob), ValueTable(StoredCluster)
         self._resting: dict[str, StoredCluster] = {}

@@ -15,30 +15,36 @@ from batchhvd.wire.facts.causes import Code
 from batchhvd.wire.facts.states import JobState
 from batchhvd.wire.facts.times import write_moment
 
+ENGINE = "engine"
+
 
 def is_held(status: Status) -> bool:
     """Says whether a run waits in a queue of the engine's own."""
     return status.state == TaskState.QUEUED and bool(status.reason)
 
 
-def waiting(reason: str, history: Sequence[PastAttempt]) -> ErrorDocument:
-    """Returns why a job waits and how its last attempt ended, as an error of its document."""
+def waiting(reason: str, history: Sequence[PastAttempt], *, by: str = "") -> ErrorDocument:
+    """Returns why a job waits and how its last attempt ended, as an error of its document.
+
+    ``by`` says who makes it wait, if it is not the cluster: the engine.
+    """
     before = f" Attempt {history[-1]['attempt']} ended: {history[-1]['error']['message']}" if history else ""
-    return documents.error(Code.WAITING, reason + before)
+    details = {"By": by} if by else {}
+    return documents.error(Code.WAITING, reason + before, **details)
 
 
-def explained(job: StoredJob, reason: str) -> StoredJob:
+def explained(job: StoredJob, reason: str, by: str = "") -> StoredJob:
     """Tells why a job waits."""
-    return evolve(job, execution=evolve(job.execution or Execution(), errors=(_waits(job, reason),)))
+    return evolve(job, execution=evolve(job.execution or Execution(), errors=(_waits(job, reason, by),)))
 
 
-def is_explained(job: StoredJob, reason: str) -> bool:
+def is_explained(job: StoredJob, reason: str, by: str = "") -> bool:
     """Says whether a job tells already that it waits for this reason."""
-    return job.execution is not None and job.execution.errors == (_waits(job, reason),)
+    return job.execution is not None and job.execution.errors == (_waits(job, reason, by),)
 
 
-def _waits(job: StoredJob, reason: str) -> ErrorDocument:
-    return waiting(f"The job {reason}.", job.history)
+def _waits(job: StoredJob, reason: str, by: str) -> ErrorDocument:
+    return waiting(f"The job {reason}.", job.history, by=by)
 
 
 def reserved(job: StoredJob, nodes: tuple[str, ...], tasks: Path) -> StoredJob:
@@ -70,7 +76,7 @@ def observed(job: StoredJob, status: Status, now: float) -> StoredJob:
     held, execution = is_held(status), job.execution or Execution()
     if held:
         reason = f"{status.reason[:1].upper()}{status.reason[1:]}."
-        execution = evolve(execution, errors=(waiting(reason, job.history),))
+        execution = evolve(execution, errors=(waiting(reason, job.history, by=ENGINE),))
     elif job.state == JobState.QUEUED:
         execution = evolve(execution, errors=())
     if not held and status.started is not None and not execution.start:
@@ -89,9 +95,9 @@ def requeued(job: StoredJob, error: ErrorDocument, now: float) -> StoredJob:
 
 
 def finished(job: StoredJob, status: Status, error: ErrorDocument | None, now: float) -> StoredJob:
-    """Ends a job as its run ended: with success, or with an error, followed by those of earlier attempts."""
+    """Ends a job as its run ended; its errors are that of the run, if there is one, and those of earlier attempts."""
     before = job.execution or Execution()
-    errors = () if error is None else (error, *(entry["error"] for entry in job.history))
+    errors = (*(() if error is None else (error,)), *(entry["error"] for entry in job.history))
     execution = Execution(
         start=before.start or write_moment(status.started or now),
         end=write_moment(status.ended or now),

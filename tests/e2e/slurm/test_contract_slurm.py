@@ -16,4 +16,4 @@ class TestSlurm(EngineContract):
     @pytest.fixture(scope="class")
     @classmethod
     def make(cls, slurm: Bed) -> Callable[[], Slurm]:
-        return lambda: Slurm(bin=str(slurm.bin), pause=0.1)
+        return lambda: Slurm(bin=str(slurm.bin), wait=30, pause=0.1)

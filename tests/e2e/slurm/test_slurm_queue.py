@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slurm
 
 @pytest.fixture
 def stage(slurm: Bed, tmp_path: Path) -> Iterator[Stage]:
-    stage = Stage(lambda: Slurm(bin=str(slurm.bin), pause=0.05), tmp_path / "the röot")
+    stage = Stage(lambda: Slurm(bin=str(slurm.bin), wait=30, pause=0.05), tmp_path / "the röot")
     yield stage
     stage.end()
 
@@ -54,7 +54,7 @@ def whole(slurm: Bed) -> Iterator[Bed]:
 def small(tmp_path: Path) -> Iterator[tuple[Bed, Stage]]:
     """A second cluster, of two nodes: after an outage, Slurm takes a minute to believe that a job has ended."""
     with beds(tmp_path, "--nodes", "2") as bed:
-        stage = Stage(lambda: Slurm(bin=str(bed.bin), pause=1), tmp_path / "the röot")
+        stage = Stage(lambda: Slurm(bin=str(bed.bin), wait=30, pause=1), tmp_path / "the röot")
         yield bed, stage
         stage.end()
 
@@ -157,7 +157,7 @@ def test_a_rank_that_fails_for_want_of_a_dead_node_does_not_end_the_run(stage: S
 
 def test_a_run_that_others_push_aside_starts_again(stage: Stage, whole: Bed) -> None:
     handle, folder = resuming(stage, 4)
-    urgent = Stage(lambda: Slurm(bin=str(whole.bin), pause=0.05, partition="urgent"), stage.root / "urgent")
+    urgent = Stage(lambda: Slurm(bin=str(whole.bin), wait=30, pause=0.05, partition="urgent"), stage.root / "urgent")
     assert urgent.run(urgent.task("true", nodes=4)).state == "succeeded"
     assert stage.engine.status([handle])[handle].state == "queued"
     again(whole, handle)
@@ -176,7 +176,7 @@ def test_cancelling_a_run_that_waits_to_start_again(stage: Stage, whole: Bed) ->
 
 def test_a_run_that_is_too_large_waits_with_the_reason(stage: Stage, whole: Bed) -> None:
     whole.slurm("scontrol", "update", "nodename=node4", "state=drain", "reason=new cables")
-    engine = Slurm(bin=str(whole.bin))
+    engine = Slurm(bin=str(whole.bin), wait=30)
     assert engine.nodes() == 4
     assert engine.node_states() == {"node4": "drained: new cables"}
     handle = stage.start(stage.task("true", nodes=4))
@@ -186,6 +186,21 @@ def test_a_run_that_is_too_large_waits_with_the_reason(stage: Stage, whole: Bed)
     assert status.reason.startswith("it waits in Slurm's queue")
     whole.slurm("scontrol", "update", "nodename=node4", "state=resume")
     assert stage.wait(handle, lambda status: status.state in ENDED).state == "succeeded"
+
+
+def test_the_signal_before_the_time_limit_reaches_the_ranks_only(stage: Stage, slurm: Bed) -> None:
+    folder = f"{stage.root}/täsk one"
+    script = f"""trap 'echo saved >> "{folder}/saved"; saved=1' USR1
+    touch "{folder}/on-$HOROVOD_RANK"
+    until [ "$saved" ]; do sleep 0.05; done
+    sleep 0.5"""
+    task = stage.task(script)
+    handle = stage.start(task)
+    for rank in range(2):
+        stage.until(task, f"on-{rank}")
+    slurm.slurm("scancel", "--signal=USR1", job(handle))  # what the option signal=USR1@120 makes Slurm do
+    status = stage.wait(handle, lambda status: status.state in ENDED)
+    assert (status.state, Path(folder, "saved").read_text()) == ("succeeded", "saved\n" * 2)
 
 
 def test_what_others_do_to_a_job_in_slurm_is_told(stage: Stage, slurm: Bed) -> None:
@@ -198,7 +213,7 @@ def test_what_others_do_to_a_job_in_slurm_is_told(stage: Stage, slurm: Bed) -> N
 
 
 def test_runners_that_cannot_start_are_an_error_of_the_engine(stage: Stage, slurm: Bed) -> None:
-    stage.engine = Slurm(bin=str(slurm.bin), pause=0.05, python="/no/such/python")
+    stage.engine = Slurm(bin=str(slurm.bin), wait=30, pause=0.05, python="/no/such/python")
     status = stage.run(stage.task("true"))
     assert (status.state, status.reason, status.error) == (
         "failed",
@@ -299,7 +314,7 @@ import os, sys, time
 from batchhvd.engines.base import ENDED, Task
 from batchhvd.engines.slurm import Slurm
 
-engine, folder = Slurm(bin=os.environ["BIN"], pause=0.05), sys.argv[1] + "/run"
+engine, folder = Slurm(bin=os.environ["BIN"], wait=30, pause=0.05), sys.argv[1] + "/run"
 place = {"folder": folder, "logs": folder + "/logs", "nodes": ("a",), "ranks": (1,)}
 handle = engine.submit(Task(name="own", launch="single", command="id -u", **place))
 deadline = time.monotonic() + 40

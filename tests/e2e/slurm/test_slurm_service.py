@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 import batchhvd
-from batchhvd import Horovod, JobSpec
+from batchhvd import CustomToolkit, Horovod, JobSpec
 from batchhvd.engines.slurm import Slurm
+from batchhvd.errors import JobFailedError
 from batchhvd.wire.local_service import find, stop
-from tests.support.slurm import Bed
+from tests.support.slurm import Bed, beds
 from tests.support.stage import PYTHON, Stage
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slurm
 
@@ -94,7 +96,7 @@ def test_real_horovod_sums_over_four_hosts(slurm: Bed, tmp_path: Path) -> None:
     framework = next((name for name in ("torch", "tensorflow") if importlib.util.find_spec(name)), None)
     if importlib.util.find_spec("horovod") is None or framework is None:
         pytest.skip("needs Horovod: python -m batchhvd.trainer.install")
-    stage = Stage(lambda: Slurm(bin=str(slurm.bin), pause=0.1), tmp_path / "the röot")
+    stage = Stage(lambda: Slurm(bin=str(slurm.bin), wait=30, pause=0.1), tmp_path / "the röot")
     (stage.root / "täsk one").mkdir(parents=True)
     script = stage.root / "täsk one" / "sum.py"
     script.write_text(SUM.format(framework=framework))
@@ -119,3 +121,58 @@ if "{framework}" == "torch":
 total = hvd.allreduce(value, op=hvd.Sum)
 print(hvd.rank(), "of", str(hvd.size()) + ":", float(total[0]), "on", socket.gethostname(), flush=True)
 """
+
+
+def test_a_job_stays_with_its_engine_when_the_service_starts_with_another(
+    session: batchhvd.Session, slurm: Bed, tmp_path: Path
+) -> None:
+    share, cluster, experiment = place(session)
+    (tmp_path / "waits.py").write_text(WAITS)
+    share.upload(tmp_path / "waits.py")
+    mount = share.mount("ablage")
+    go, root = tmp_path / "go", tmp_path / "the röot"
+    spec = JobSpec(nodes=2, task=Horovod(script=mount / "waits.py", args=f'"{go}"'), mounts=[mount], logs=mount)
+    for name in ("goes-on", "is-ended"):
+        experiment.create_job(name, spec, cluster=cluster).wait("running", timeout=60)
+    stop(root)
+    again = batchhvd.local(root, engine="processes").group("g").workspace("w").experiment("e")
+    ended = again.job("is-ended")
+    assert {ended.refresh().state, again.job("goes-on").refresh().state} == {"running"}
+    ended.terminate()
+    with pytest.raises(JobFailedError, match="terminated"):
+        ended.wait(timeout=60)
+    go.touch()
+    goes_on = again.job("goes-on").wait(timeout=60)
+    assert (goes_on.state, goes_on.exit_code) == ("succeeded", 0)
+    assert not slurm.slurm("squeue", "-h").strip()
+
+
+def test_jobs_wait_while_the_controller_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with beds(tmp_path, "--nodes", "2") as bed:
+        monkeypatch.setenv("PATH", f"{bed.bin}:{os.environ['PATH']}")
+        root = tmp_path / "the röot"
+        try:
+            share, cluster, experiment = place(batchhvd.local(root, engine="slurm"), nodes=2)
+            mount = share.mount("ablage")
+            spec = JobSpec(nodes=1, task=CustomToolkit(command="echo ran"), mounts=[mount], logs=mount)
+            bed("controller-stop")
+            jobs = [experiment.create_job(f"j{number}", spec, cluster=cluster) for number in range(4)]
+            until(lambda: all("Slurm" in str(job.refresh().errors) for job in jobs[:2]), 60)
+            time.sleep(5)  # without a pause and a second try, one job after the other would fail
+            assert {job.refresh().state for job in jobs} == {"queued"}
+            bed("controller-start")
+            assert [job.wait(timeout=120).state for job in jobs] == ["succeeded"] * 4
+        finally:
+            stop(root)
+
+
+def place(
+    session: batchhvd.Session, nodes: int = 4
+) -> tuple[batchhvd.FileShare, batchhvd.Cluster, batchhvd.Experiment]:
+    """Makes a share, a cluster and an experiment."""
+    group = session.create_group("g", location="eastus")
+    workspace = group.create_workspace("w")
+    share = group.create_storage_account("account").create_share("share")
+    cluster = workspace.create_cluster("c", vm_size="Standard_NC6", nodes=nodes)
+    cluster.wait(timeout=60)
+    return share, cluster, workspace.create_experiment("e")

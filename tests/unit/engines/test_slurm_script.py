@@ -68,8 +68,13 @@ def test_slurms_limit_leaves_the_runner_time_to_keep_its_own(seconds: float | No
     assert directives(of(task(wall_seconds=seconds))).get("time") == minutes
 
 
+def test_a_jobs_own_time_limit_wins_over_the_option() -> None:
+    assert directives(of(task(wall_seconds=7200.0), time="1"))["time"] == "121"
+
+
 def test_options_win_over_the_engines_own_choice_but_not_over_what_it_needs() -> None:
-    found = directives(of(task(wall_seconds=60.0), partition="gpu", time="1:00:00", **{"cpus-per-task": "8"}))
+    unnamed = task(wall_seconds=7 * 24 * 3600.0)  # the job itself named no limit
+    found = directives(of(unnamed, partition="gpu", time="1:00:00", **{"cpus-per-task": "8"}))
     assert (found["partition"], found["time"], found["cpus-per-task"]) == ("gpu", "1:00:00", "8")
     assert not {"exclusive", "mem"} & set(found)
 

@@ -121,7 +121,7 @@ WRITES: dict[str, tuple[bool, Callable[[Path], object]]] = {
     "stop.json": (False, lambda root: records.declare(root, "rank", error="no")),
     "task.json": (False, task),
     "runner": (False, lambda root: node_durable.replace(root / "runner", b"x" * 99)),
-    "token": (True, root_folder.token),
+    "token": (True, root_folder.RootSecret),
     "endpoint": (True, announce),
     "service.json": (True, announce),
     "tls/server.pem": (True, tls.identity),
@@ -187,7 +187,7 @@ def test_whatever_a_power_cut_leaves_the_next_start_reads(order: list[str], data
             if left is not None and not target.name.startswith("."):
                 target.write_bytes(left)
         after.mkdir(exist_ok=True)
-        assert len(root_folder.token(after)) >= 43
+        assert len(root_folder.RootSecret(after)()) >= 43
         assert tls._good(tls.identity(after))
         records.read_task(after)
         for record in ("node-0.json", "service.json", "manifest.json", "slurm.json", "stop.json"):
@@ -199,7 +199,7 @@ def test_whatever_a_power_cut_leaves_the_next_start_reads(order: list[str], data
 def test_a_secret_that_is_none_is_refused_at_start(text: str, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(text)
     with pytest.raises(OSError, match="token holds no secret of at least 43 characters; remove the file"):
-        root_folder.token(tmp_path)
+        root_folder.RootSecret(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["ca.pem", "tls/server.pem", "tls/server.key"])

@@ -9,6 +9,7 @@ import pytest
 from attrs import define, evolve, field
 
 from batchhvd.engines.base import Status, Task
+from batchhvd.errors import EngineBusyError
 from tests.support.world import WORKSPACE, Memory, World
 
 
@@ -111,3 +112,78 @@ def test_more_machines_than_the_cluster_needs_make_up_for_broken_ones(world: Wor
     world.engine.limit, world.engine.broken = 6, {"a": "down", "b": "down"}
     world.tick()
     assert world.counts() == {"idle": 4}
+
+
+@define
+class Refusing(Memory):
+    """An engine that takes only so many tasks for now, as Slurm with a limit on submitted jobs."""
+
+    room: int = 0
+    tries: int = 0
+
+    def submit(self, task: Task) -> str:
+        self.tries += 1
+        if self.room <= 0:
+            raise EngineBusyError("Slurm takes no job at the moment: QOSMaxSubmitJobPerUserLimit", engine="slurm")
+        self.room -= 1
+        return super().submit(task)
+
+    def find(self, folder: str) -> str | None:
+        return None
+
+
+@pytest.fixture
+def refusing(tmp_path: Path) -> World:
+    root = tmp_path / "wurzel ü"
+    root.mkdir()
+    world = World(root, engine=Refusing(limit=4))
+    world.cluster(nodes=4)
+    world.tick(3)
+    return world
+
+
+def test_jobs_that_the_engine_does_not_take_for_now_stay_queued_and_say_why(refusing: World) -> None:
+    for name in "abc":
+        refusing.job(name)
+    refusing.tick(50)
+    assert {refusing.state(name) for name in "abc"} == {"queued"}
+    reason = "The job is not started yet: Slurm takes no job at the moment: QOSMaxSubmitJobPerUserLimit."
+    assert {refusing.error(name) for name in "abc"} == {("Waiting", reason)}
+    refusing.engine.room = 3
+    refusing.tick(2, seconds=31)
+    assert {refusing.state(name) for name in "abc"} == {"running"}
+
+
+def test_the_engine_is_asked_more_and_more_seldom(refusing: World) -> None:
+    refusing.job("a")
+    refusing.job("b")
+    refusing.tick()
+    counts = []
+    for _ in range(4):
+        before = refusing.engine.tries
+        refusing.tick(seconds=30)
+        refusing.tick(3)
+        counts.append(refusing.engine.tries - before)
+    assert refusing.engine.tries <= 6
+    assert counts[-1] <= 1
+
+
+def test_one_job_that_is_taken_ends_the_pause_for_all(refusing: World) -> None:
+    for name in "abc":
+        refusing.job(name)
+    refusing.tick()
+    refusing.engine.room = 2
+    refusing.tick(seconds=2)
+    states = [refusing.state(name) for name in "abc"]
+    assert sorted(states) == ["queued", "running", "running"]
+
+
+def test_a_job_that_was_never_taken_can_be_terminated(refusing: World) -> None:
+    refusing.job("a")
+    refusing.tick()
+    tries = refusing.engine.tries
+    refusing.terminate("a")
+    refusing.tick(2)
+    assert (refusing.state("a"), refusing.error("a")[0]) == ("failed", "JobTerminated")
+    assert refusing.engine.tries == tries
+    assert not refusing.engine.running()

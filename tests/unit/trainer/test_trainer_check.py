@@ -10,6 +10,7 @@ import pytest
 from batchhvd.errors import SpecError
 from batchhvd.trainer import check
 from batchhvd.trainer.check.__main__ import main
+from batchhvd.trainer.check.codes import CODES
 
 SCRIPTS = Path(__file__).parents[2] / "data" / "scripts"
 
@@ -62,7 +63,7 @@ print(model.evaluate(x, y))
 
 
 def kinds(text: str) -> list[tuple[str, int]]:
-    return [(finding.kind, finding.lines[0]) for finding in check.check(text)]
+    return [(finding.code, finding.lines[0]) for finding in check.check(text)]
 
 
 def without(part: str, instead: str = "") -> list[str]:
@@ -81,7 +82,7 @@ def test_our_own_scripts_have_no_finding() -> None:
 
 def test_the_printed_script_has_exactly_its_defects() -> None:
     found = check.check((SCRIPTS / "tutorial_2018.py.txt").read_text(encoding="utf-8"))
-    assert [(finding.kind, finding.lines) for finding in found] == [
+    assert [(finding.code, finding.lines) for finding in found] == [
         ("removed-api", (4,)),  # keras.preprocessing
         ("removed-api", (19,)),  # ConfigProto
         ("removed-api", (22,)),  # set_session
@@ -94,7 +95,6 @@ def test_the_printed_script_has_exactly_its_defects() -> None:
         ("removed-api", (72,)),  # decay
         ("broken-wrapper", (75,)),
         ("callbacks-not-passed", (82, 100, 135)),
-        ("removed-api", (91,)),  # a checkpoint's path ends in .keras
         ("bars-everywhere", (100, 135, 149)),
         ("removed-api", (135,)),  # fit_generator
         ("shared-path", (143,)),
@@ -154,9 +154,9 @@ def test_the_command_says_where_and_what(tmp_path: Path, capsys: pytest.CaptureF
     script = tmp_path / "mein skript ä.py"
     script.write_text(RIGHT.replace("hvd.init()\n", ""), encoding="utf-8")
     assert main([str(script)]) == 1
-    assert f"{script}:1: no-init: " in capsys.readouterr().out
+    assert f"{script}:1:1: no-init: " in capsys.readouterr().out
     assert main([str(script), "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)[0]["kind"] == "no-init"
+    assert json.loads(capsys.readouterr().out)[0]["code"] == "no-init"
     script.write_text(RIGHT, encoding="utf-8")
     assert main([str(script)]) == 0
 
@@ -167,3 +167,10 @@ def test_what_is_not_python_is_refused_with_its_place(tmp_path: Path, capsys: py
     assert (refused.value.line, refused.value.file) == (2, "old.py")
     assert main([str(tmp_path / "nowhere.py")]) == 2
     assert "cannot be read" in capsys.readouterr().err
+
+
+def test_the_page_lists_the_codes_as_they_are() -> None:
+    page = (Path(check.__file__).parents[3] / "docs/check.md").read_text(encoding="utf-8")
+    rows = [f"| `{code}` | {kind.meaning} | {kind.fixed or '–'} |" for code, kind in CODES.items()]
+    assert "\n".join(rows) in page and page.count("\n| `") == len(rows) + 4
+    assert list(CODES) == sorted(CODES)

@@ -7,7 +7,7 @@ import threading
 import time
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -56,6 +56,15 @@ def _listed(folder: int | Path) -> Sequence[bytes]:
     if isinstance(folder, int):
         return [os.fsencode(name) for name in os.listdir(folder)]
     return os.listdir(os.fsencode(folder))
+
+
+def following(names: Sequence[bytes], last: bytes, prefix: bytes) -> Iterator[str]:
+    """Yields the names with a prefix that come after a last one (b"" for the beginning); takes them as ``after``."""
+    start = max(bisect_right(names, last) if last else 0, bisect_left(names, prefix))
+    for place in range(start, len(names)):
+        if not names[place].startswith(prefix):
+            return
+        yield os.fsdecode(names[place])
 
 
 def after(names: Sequence[bytes], last: bytes, prefix: bytes, most: int) -> list[str]:

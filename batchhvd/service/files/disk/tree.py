@@ -46,6 +46,12 @@ class Spot:
         """The path as one string."""
         return "/".join(self.names)
 
+    def parent_id(self) -> int:
+        """Returns the id of the directory that holds the entry, 0 for the root's."""
+        if self.name != ".":
+            return os.fstat(self.fd).st_ino
+        return os.stat("..", dir_fd=self.fd).st_ino if self.names else 0
+
     def stat(self) -> os.stat_result:
         """Returns what the system knows of the entry; a link is not followed."""
         return os.stat(self.name, dir_fd=self.fd, follow_symlinks=False)
@@ -73,9 +79,19 @@ def spot(share: Path, names: Sequence[str], *, follow: bool = False) -> Iterator
 
 @contextmanager
 def directory(share: Path, names: Sequence[str]) -> Iterator[Spot]:
-    """Opens a directory; raises OSError if it is missing or not a directory, ServiceError if the share is missing."""
+    """Opens a directory.
+
+    Raises:
+        OSError: it is missing or not a directory.
+        ServiceError: its parent or the share is missing.
+    """
     with _Walk(share) as walk:
-        walk.descend(names)
+        if names:
+            try:
+                walk.descend(names[:-1])
+            except (FileNotFoundError, NotADirectoryError):
+                raise refusal("ParentNotFound") from None
+        walk.descend(names[-1:])
         yield Spot(walk.fd, ".", tuple(walk.names))
 
 
@@ -213,4 +229,5 @@ class _Walk:
         try:
             return os.open(self._share, _DIRECTORY)
         except (FileNotFoundError, NotADirectoryError):
-            raise refusal("ShareNotFound") from None
+            # A snapshot's directory is named like its time.
+            raise refusal("ShareSnapshotNotFound" if self._share.name[-1:] == "Z" else "ShareNotFound") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from batchhvd.service.files.protocol.refusal import refusal
 from batchhvd.service.files.protocol.request import Request
@@ -21,6 +21,14 @@ def mark(name: str) -> str:
 def asked(query: Mapping[str, str]) -> dict[str, str]:
     """Returns what a request asked for, as its answer repeats it."""
     return {name: query.get(name.lower(), "") for name in ("Prefix", "Marker", "MaxResults")}
+
+
+def included(query: Mapping[str, str], known: Sequence[str]) -> list[str]:
+    """Returns what a request wants beside names; refuses what the listing does not have."""
+    words = [word.strip().lower() for word in query.get("include", "").split(",") if word.strip()]
+    if unknown := [word for word in words if word not in known]:
+        raise refusal("InvalidQueryParameterValue", f"include: {unknown[0][:60]!r} is none of {', '.join(known)}.")
+    return words
 
 
 def endpoint(request: Request) -> str:

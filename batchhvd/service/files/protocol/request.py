@@ -8,19 +8,25 @@ import hmac
 import os
 import re
 from collections.abc import Iterable, Mapping
+from datetime import date
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from starlette.types import Scope
 
-from batchhvd.service.files.protocol.refusal import refusal
+from batchhvd.service.files.protocol import crc64
+from batchhvd.service.files.protocol.refusal import CopySourceError, refusal
 from batchhvd.wire.facts.hosts import ACCOUNT_NAME
 
 _FILE_HOST = re.compile(rf"({ACCOUNT_NAME})\.file\.")
 _ACCOUNT = re.compile(ACCOUNT_NAME)
 _SHARE = re.compile(r"(?!.*--)[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 _META = "x-ms-meta-"
+_METADATA_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # Azure's rule: a C# identifier
 _METADATA_BYTES = 8192
+_SNAPSHOT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{7}Z")
+_FIRST_VERSION = date(2014, 2, 14)  # of the file service
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
 class TakesLong(Exception):
@@ -35,11 +41,13 @@ class Target:
         account: the storage account.
         share: the share's name, or "" for the account itself.
         names: the decoded names from the share's root down; empty for the root.
+        snapshot: the time of the share's snapshot, or "" for the share as it is.
     """
 
     account: str
     share: str = ""
     names: tuple[str, ...] = ()
+    snapshot: str = ""
 
     @property
     def path(self) -> str:
@@ -59,6 +67,7 @@ class Request:
         headers: header values by lower-cased name.
         scheme: ``"http"`` or ``"https"``.
         client: the address it came from, or "".
+        server: the address and port that it came to, or "".
         body: the whole body, in the pieces in which it came: joining 4 MiB costs as much as writing them.
         source: what a copy or rename takes, once the request was found to be allowed to; None for everything else.
         may_replace: whether an existing file may be replaced.
@@ -72,6 +81,7 @@ class Request:
     headers: Mapping[str, str] = field(repr=False)
     scheme: str = "http"
     client: str = ""
+    server: str = ""
     body: tuple[bytes, ...] = field(default=(), repr=False)
     source: Target | None = None
     may_replace: bool = True
@@ -85,6 +95,10 @@ class Request:
     def header(self, name: str, default: str = "") -> str:
         """Returns a header's value, or the default if it is absent."""
         return self.headers.get(name, default)
+
+    def knows(self, version: str) -> bool:
+        """Says whether the client speaks a version or a later one; one that names none speaks today's."""
+        return self.header("x-ms-version", version) >= version
 
     def required(self, name: str) -> str:
         """Returns a header's value; refuses the request if it is absent."""
@@ -111,22 +125,35 @@ class Request:
         """Returns the metadata that the request carries, by lower-cased name."""
         found = {name[len(_META) :]: value for name, value in self.headers.items() if name.startswith(_META)}
         if "" in found:
-            raise refusal("InvalidHeaderValue", f"A header {_META}… has no name.")
+            raise refusal("EmptyMetadataKey")
+        for name in found:
+            if not _METADATA_NAME.fullmatch(name):
+                raise refusal("InvalidMetadata", f"{name[:60]!r} is not such a name.")
         if sum(len(name) + len(value) for name, value in found.items()) > _METADATA_BYTES:
             raise refusal("MetadataTooLarge")
         return found
 
-    def check_md5(self) -> None:
-        """Refuses a body that does not have the MD5 of its Content-MD5 header, if it has one."""
-        promised = self.header("content-md5")
-        if not promised:
-            return
-        hashed = hashlib.md5(usedforsecurity=False)
-        for piece in self.body:
-            hashed.update(piece)
-        digest = base64.b64encode(hashed.digest()).decode()
-        if not hmac.compare_digest(digest.encode(), promised.encode()):
+    def check_body(self) -> None:
+        """Refuses a body that does not have the MD5 or CRC-64 that the headers promise, if they do."""
+        if self.header("content-md5") and not _same(md5(self.body), self.header("content-md5")):
             raise refusal("Md5Mismatch")
+        if self.header("x-ms-content-crc64"):
+            if self.hurried:
+                raise TakesLong
+            if not _same(crc64.encoded(self.body), self.header("x-ms-content-crc64")):
+                raise refusal("Crc64Mismatch")
+
+
+def md5(pieces: Iterable[bytes]) -> str:
+    """Returns the MD5 of pieces one after another as headers carry it."""
+    hashed = hashlib.md5(usedforsecurity=False)
+    for piece in pieces:
+        hashed.update(piece)
+    return base64.b64encode(hashed.digest()).decode()
+
+
+def _same(computed: str, promised: str) -> bool:
+    return hmac.compare_digest(computed.encode(), promised.encode())
 
 
 def read(scope: Scope) -> Request:
@@ -136,15 +163,20 @@ def read(scope: Scope) -> Request:
     inside a path as ``%2F`` or as ``/``, and sign what they send.
     """
     headers = _headers(scope["headers"])
+    _check_version(headers.get("x-ms-version", ""))
     raw_path = scope.get("raw_path", b"").decode("latin-1") or "/"
+    query = _query(scope.get("query_string", b"").decode("latin-1"))
+    target = _target(headers.get("host", ""), raw_path)
+    host, port = scope.get("server") or ("", None)
     return Request(
         method=scope["method"],
-        target=_target(headers.get("host", ""), raw_path),
+        target=_located(target, query.get("sharesnapshot", ""), headers.get("x-ms-allow-trailing-dot", "")),
         raw_path=raw_path,
-        query=_query(scope.get("query_string", b"").decode("latin-1")),
+        query=query,
         headers=headers,
         scheme=_scheme(scope, headers),
         client=(scope.get("client") or ("", 0))[0],
+        server=f"{host}:{port}" if port else "",
     )
 
 
@@ -153,13 +185,81 @@ def is_name(account: str, share: str) -> bool:
     return bool(_ACCOUNT.fullmatch(account) and _SHARE.fullmatch(share))
 
 
-def read_url(url: str) -> tuple[Target, dict[str, str]]:
-    """Returns what a URL to this service points at, and its query: the source of a copy or of a rename."""
+def read_url(url: str, request: Request, dots: str) -> tuple[Target, dict[str, str]]:
+    """Returns what a URL to this service points at, and its query: the source of a copy or of a rename.
+
+    Args:
+        url: the source.
+        request: the request that names it; its own host is the only one that is this service.
+        dots: the header that says whether dots at the end of the source's names count.
+    """
     try:
         parts = urlsplit(url)
+        host = parts.netloc.lower()
     except ValueError as error:
         raise refusal("InvalidHeaderValue", "The source is not a URL.") from error
-    return _target(parts.netloc, parts.path), _query(parts.query)
+    if host and not _is_own(host, parts.scheme, request):
+        raise _foreign(host)
+    query = _query(parts.query)
+    target = _target(host, parts.path)
+    return _located(target, query.get("sharesnapshot") or query.get("snapshot", ""), dots), query
+
+
+def _is_own(host: str, scheme: str, request: Request) -> bool:
+    """Says whether a host is the one that the request came to: by any account's name, or of the loopback's names."""
+    here = {_plain(request.header("host").lower(), request.scheme), _plain(request.server, request.scheme)}
+    own = {name for each in here if each for name in _aliases(each)}
+    return bool(own & _aliases(_plain(host, scheme)))
+
+
+def _plain(host: str, scheme: str) -> str:
+    """Returns a host without the port that its scheme stands for."""
+    return host.removesuffix({"http": ":80", "https": ":443"}.get(scheme, ":"))
+
+
+def _aliases(host: str) -> set[str]:
+    found = _FILE_HOST.match(host)
+    if found:
+        return {"." + host[found.end(1) + 1 :]}
+    name, colon, port = host.rpartition(":") if not host.endswith("]") and ":" in host else (host, "", "")
+    return {f"{each}{colon}{port}" for each in _LOOPBACK} if name in _LOOPBACK else {host}
+
+
+def _foreign(host: str) -> CopySourceError:
+    if ".blob." in host:
+        why = "It is on a host for blobs: this service has files only."
+    else:
+        why = f"It is on another host, {host[:80]}: this service copies only what it holds."
+    return CopySourceError(
+        f"The source of the copy cannot be read. {why}",
+        status=404,
+        code="CannotVerifyCopySource",
+        source_status=404,
+        source_code="ResourceNotFound",
+    )
+
+
+def _located(target: Target, snapshot: str, dots: str) -> Target:
+    """Returns a target in a snapshot, its names without the dots at their ends if those are not to count."""
+    if snapshot and not _SNAPSHOT.fullmatch(snapshot):
+        raise refusal("InvalidQueryParameterValue", "A snapshot is named 2019-02-12T19:33:20.0000000Z.")
+    if snapshot:
+        target = evolve(target, snapshot=snapshot)
+    if dots.lower() == "false" and any(name.endswith(".") for name in target.names):
+        target = evolve(target, names=tuple(name.rstrip(".") or name for name in target.names))
+    return target
+
+
+def _check_version(text: str) -> None:
+    """Refuses a version that is not a date since the first one; newer ones than this service knows are taken."""
+    if not text:
+        return
+    try:
+        known = date.fromisoformat(text) >= _FIRST_VERSION if re.fullmatch(r"\d{4}-\d\d-\d\d", text) else False
+    except ValueError:
+        known = False
+    if not known:
+        raise refusal("InvalidHeaderValue", f"x-ms-version must be a date from 2014-02-14 on, not {text[:60]!r}.")
 
 
 def _target(host: str, raw_path: str) -> Target:

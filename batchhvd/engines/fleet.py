@@ -1,0 +1,106 @@
+"""Several engines as one: new tasks go to the one that was chosen, and each run stays with the one that started it.
+
+Without this, a service that is started with another engine would tell running jobs that their ranks are gone, and could
+not end them. A handle is the engine's name, an exclamation mark, and the engine's own handle; handles of earlier
+versions have no name, and belong to the engine that was chosen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from batchhvd.engines.base import Engine, Status, Task, load
+from batchhvd.errors import EngineError
+from batchhvd.node import durable
+
+_MARK = "!"
+
+
+class Fleet:
+    """The engine that was chosen, and those that still have runs.
+
+    Args:
+        name: the engine of new tasks.
+        settings: what its constructor takes.
+        memory: a file that remembers the engines and their settings from one start to the next.
+
+    Raises:
+        EngineError: there is no such engine, or it has no such setting.
+        EngineMissingError: its programs are not installed.
+    """
+
+    find: Callable[[str], str | None]
+
+    def __init__(self, name: str, settings: Mapping[str, str], memory: Path) -> None:
+        self._name, self._chosen = name, load(name, **settings)
+        self._engines: dict[str, Engine] = {name: self._chosen}
+        self._settings = {**_remembered(memory), name: dict(settings)}
+        durable.replace(memory, json.dumps(self._settings).encode(), mode=0o600)
+        if hasattr(self._chosen, "find"):
+            self.find = self._find
+
+    def nodes(self) -> int:
+        """Returns how many nodes the chosen engine can provide."""
+        return self._chosen.nodes()
+
+    def node_states(self) -> Mapping[str, str]:
+        """Returns the machines of the chosen engine that accept no tasks, and why."""
+        states: Mapping[str, str] = getattr(self._chosen, "node_states", dict)()
+        return states
+
+    def preview(self, task: Task) -> str:
+        """Returns what ``submit`` would run."""
+        return self._chosen.preview(task)
+
+    def submit(self, task: Task) -> str:
+        """Starts a task with the chosen engine; see ``Engine.submit``."""
+        return self._named(self._chosen.submit(task))
+
+    def status(self, handles: Sequence[str]) -> Mapping[str, Status]:
+        """Returns the status of all runs; asks each engine once.
+
+        Raises:
+            EngineError: an engine that started one of the runs cannot be used any more.
+        """
+        groups: dict[str, list[str]] = {}
+        for handle in handles:
+            groups.setdefault(self._split(handle)[0], []).append(handle)
+        found: dict[str, Status] = {}
+        for name, mine in groups.items():
+            told = self._engine(name).status([self._split(handle)[1] for handle in mine])
+            found |= {handle: told[self._split(handle)[1]] for handle in mine}
+        return found
+
+    def cancel(self, handle: str) -> None:
+        """Ends a run with the engine that started it."""
+        name, own = self._split(handle)
+        self._engine(name).cancel(own)
+
+    def _find(self, folder: str) -> str | None:
+        found: str | None = self._chosen.find(folder)  # type: ignore[attr-defined]
+        return self._named(found) if found else None
+
+    def _named(self, handle: str) -> str:
+        return f"{self._name}{_MARK}{handle}"
+
+    def _split(self, handle: str) -> tuple[str, str]:
+        name, mark, own = handle.partition(_MARK)
+        return (name, own) if mark and name in self._settings else (self._name, handle)
+
+    def _engine(self, name: str) -> Engine:
+        if name not in self._engines:
+            self._engines[name] = load(name, **self._settings[name])
+        return self._engines[name]
+
+
+def _remembered(memory: Path) -> dict[str, dict[str, str]]:
+    with contextlib.suppress(FileNotFoundError):
+        try:
+            found = json.loads(memory.read_text(encoding="utf-8"))
+            return {str(name): {str(key): str(value) for key, value in part.items()} for name, part in found.items()}
+        except (ValueError, AttributeError) as error:
+            raise EngineError(f"{memory} is damaged; delete it if no job is running: {error}") from error
+    return {}
