@@ -4,8 +4,8 @@
 #   make test        everything that CI checks
 #
 # While you work: make unit (seconds), make lint, make docs, make notebooks; make models trains all kinds of models on two
-# ranks and on one. Seldom: make azure PINS=oldest (the oldest Azure packages that setup.cfg allows), make upstream (Microsoft's
-# tests of its file client), make drills (poison, power cuts, growth: 20 minutes), make release (the wheel, and the tutorial from it).
+# ranks and on one. Seldom: make azure PINS=oldest (the oldest Azure packages that setup.cfg allows), make upstream (Microsoft's tests
+# of its file client), make drills (poison, power cuts, growth: 20 minutes), make release (the wheel, and the tutorial from it).
 #
 # Each does its own set-up once, in a .venv of this checkout, and says what it does. PYTHON=python3.12 takes another Python.
 

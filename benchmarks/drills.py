@@ -24,7 +24,7 @@ DRILLS = {
     "poison": ("tests/unit/service/test_poison.py", "tests/e2e/test_faults_folder.py"),
     "power cut": ("tests/unit/service/test_power_cut.py",),
 }
-_EXAMPLES = re.compile(r"(\d+) passing examples(?:, (\d+) failing examples)?")
+_EXAMPLES = re.compile(r"(\d+) passing(?: examples)?, (\d+) failing")
 _COUNTS = re.compile(r"(\d+) (passed|failed|skipped|error)")
 
 
@@ -34,14 +34,19 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=2, help="how long the growth drill watches memory")
     parser.add_argument("--output", type=Path, default=HERE / "results" / "drills.json")
     options = parser.parse_args()
-    result: dict[str, Any] = {"command": "make drills"}
-    result |= {name: properties(*paths) for name, paths in DRILLS.items()}
+    result: dict[str, Any] = {"command": "make drills", "cores": os.cpu_count(), "python": platform.python_version()}
+    for name, paths in DRILLS.items():
+        result[name] = properties(*paths)
+        write(options.output, result)  # a drill that is interrupted keeps what it has found
     result["growth"] = growth(options.minutes)
-    result |= {"cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1), "python": platform.python_version()}
-    text = json.dumps(result, indent=2)
-    print(text)
-    options.output.write_text(text + "\n")
+    write(options.output, result)
+    print(json.dumps(result, indent=2))
     return int(any(drill["exit code"] for drill in result.values() if isinstance(drill, dict)))
+
+
+def write(path: Path, result: dict[str, Any]) -> None:
+    """Writes what has come out so far."""
+    path.write_text(json.dumps({**result, "load": round(os.getloadavg()[0], 1)}, indent=2) + "\n")
 
 
 def properties(*paths: str) -> dict[str, Any]:

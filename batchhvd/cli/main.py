@@ -74,8 +74,8 @@ def main_group(
 for command in (
     service.serve,
     service.status,
-    service.emulate,
     service.prune,
+    service.emulate,
     tutorial.tutorial,
     doctor.doctor,
     script.run,

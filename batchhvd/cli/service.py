@@ -1,4 +1,4 @@
-"""``serve``, ``status``, ``prune``, ``emulate``: the local service as a process, its contents, its files alone."""
+"""``serve``, ``status``, ``prune`` and ``emulate``: the local service, its contents, its file service alone."""
 
 from __future__ import annotations
 
@@ -206,40 +206,6 @@ def _inventory(context: CliContext) -> list[dict[str, str]]:
     return rows
 
 
-@click.group()
-def emulate() -> None:
-    """Runs one part of the service for tests of other programs."""
-
-
-@emulate.command("files")
-@click.option("--host", default="127.0.0.1", show_default=True, help="the address to listen on")
-@click.option("--port", type=click.IntRange(0, 65535), default=10003, show_default=True, help="the port; 0: a free one")
-@click.option(
-    "--folder",
-    type=click.Path(file_okay=False, resolve_path=True),
-    help="where to keep the shares (default: a temporary folder, deleted at the end)",
-)
-@click.option(
-    "--accounts",
-    envvar="AZURITE_ACCOUNTS",
-    show_envvar=True,
-    default="",
-    metavar="NAME:KEY;…",
-    help="the accounts (default: devstoreaccount1 with its published key)",
-)
-@click.option("--soft-delete-days", type=click.IntRange(0, 365), default=0, help="keep deleted shares for so long")
-@click.option("--silent", is_flag=True, help="print the connection strings only")
-def emulate_files(host: str, port: int, folder: str | None, accounts: str, soft_delete_days: int, silent: bool) -> None:
-    """Serves Azure Files in the foreground until Ctrl-C, and prints a connection string."""
-    arguments = ["--host", host, "--port", str(port), "--soft-delete-days", str(soft_delete_days)]
-    arguments += ["--folder", folder] if folder else []
-    arguments += ["--accounts", accounts] if accounts else []
-    arguments += ["--silent"] if silent else []
-    sys.stdout.flush()
-    # In place of this process, which has loaded what the emulator does not need.
-    os.execv(sys.executable, [sys.executable, "-m", "batchhvd.service.emulate", *arguments])
-
-
 def _age(_context: click.Context, _parameter: click.Parameter, value: str | None) -> timedelta | None:
     found = None if value is None else _AGE.fullmatch(value)
     if value is not None and found is None:
@@ -291,3 +257,37 @@ def _prunable(experiment: Experiment, before: datetime | None, keep: int) -> lis
 def _end(job: Job) -> datetime:
     """Returns when a job ended; one that does not say so ended long ago."""
     return job.ended or datetime.min.replace(tzinfo=timezone.utc)
+
+
+@click.group()
+def emulate() -> None:
+    """Runs one part of the service for tests of other programs."""
+
+
+@emulate.command("files")
+@click.option("--host", default="127.0.0.1", show_default=True, help="the address to listen on")
+@click.option("--port", type=click.IntRange(0, 65535), default=10003, show_default=True, help="the port; 0: a free one")
+@click.option(
+    "--folder",
+    type=click.Path(file_okay=False, resolve_path=True),
+    help="where to keep the shares (default: a temporary folder, deleted at the end)",
+)
+@click.option(
+    "--accounts",
+    envvar="AZURITE_ACCOUNTS",
+    show_envvar=True,
+    default="",
+    metavar="NAME:KEY;…",
+    help="the accounts (default: devstoreaccount1 with its published key)",
+)
+@click.option("--soft-delete-days", type=click.IntRange(0, 365), default=0, help="keep deleted shares for so long")
+@click.option("--silent", is_flag=True, help="print the connection strings only")
+def emulate_files(host: str, port: int, folder: str | None, accounts: str, soft_delete_days: int, silent: bool) -> None:
+    """Serves Azure Files in the foreground until Ctrl-C, and prints a connection string."""
+    arguments = ["--host", host, "--port", str(port), "--soft-delete-days", str(soft_delete_days)]
+    arguments += ["--folder", folder] if folder else []
+    arguments += ["--accounts", accounts] if accounts else []
+    arguments += ["--silent"] if silent else []
+    sys.stdout.flush()
+    # In place of this process, which has loaded what the emulator does not need.
+    os.execv(sys.executable, [sys.executable, "-m", "batchhvd.service.emulate", *arguments])

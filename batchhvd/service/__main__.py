@@ -157,6 +157,7 @@ class Service:
             Files(
                 self._root / "shares",
                 lambda account: accounts.keys_of(self._store, account),
+                admitted=trust,
                 problem=self._watch.problem,
                 admitted=trust,
             ),

@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _files(folder: Path, accounts: Mapping[str, Sequence[str]], kept_days: int) -> Files:
     try:
-        return Files(folder, accounts.get, kept_days=kept_days)
+        return Files(folder, accounts.get, kept_days=kept_days, admitted=trust)
     except (OSError, sqlite3.Error) as error:
         raise ValueError(f"cannot keep shares in {folder}: {error}; choose another --folder") from None
 

@@ -62,8 +62,8 @@ class Files:
         admitted: Callable[[Scope], None] = lambda scope: None,
         problem: Callable[[], str] = lambda: "",
     ) -> None:
-        self._admitted, self._problem = admitted, problem
-        self._root, self._disk = root, Disk(Path(root), now, kept_days)
+        self._admitted, self._problem, self._root = admitted, problem, root
+        self._disk = Disk(Path(root), now, kept_days)
         self._gate = Gate(keys, now, lambda target: policies(self._disk, target))
         for account in self._disk.kept_accounts():
             if not keys(account):  # it was deleted, and the service killed before this was

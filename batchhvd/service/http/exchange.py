@@ -21,6 +21,9 @@ class FileService(Protocol):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one HTTP request (ASGI)."""
 
+    def sas(self, account: str, share: str, path: str, permission: str, expiry: float) -> str:
+        """Returns the query string that opens one file until ``expiry``, in seconds since 1970."""
+
     def links(self, account: str, share: str, permission: str, expiry: float) -> Callable[[str], str]:
         """Returns what gives the query string that opens the file at a path until ``expiry``, in seconds since 1970."""
 

@@ -31,8 +31,8 @@ class Setups:
 
     def __init__(self, store: Store, root: Path, engine: Engine, site: Site, backoff: Backoff) -> None:
         self._store, self._root, self._engine, self._site = store, root, engine, site
-        self._backoff = backoff
         self._tries: dict[str, float] = {}  # when a node was last tried, in seconds since 1970
+        self._backoff = backoff
 
     def follow(self, cluster: StoredCluster, now: float) -> StoredCluster:
         """Moves the preparing nodes of a cluster one step and returns it as it is now."""

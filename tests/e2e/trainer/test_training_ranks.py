@@ -101,9 +101,8 @@ def loaded_accuracy(folder: Path) -> float:
         "g = m.predict(a['x_test'] / np.float32(255), verbose=0).argmax(1); print('found', (g == a['y_test']).mean())"
     )
     model = folder / "saved_models" / "keras_cifar10_trained_model.h5"
-    (output,) = well(
-        run(1, "tensorflow" if framework_version("tensorflow") else "torch", "-c", script, str(model), str(folder / SMALL))
-    )
+    other = "tensorflow" if framework_version("tensorflow") else "torch"
+    (output,) = well(run(1, other, "-c", script, str(model), str(folder / SMALL)))
     return float(output.split("found ")[1])
 
 

@@ -209,7 +209,7 @@ class Disk:
         """Deletes a directory of which nothing is noted."""
         doomed = self._own / "trash" / uuid.uuid4().hex
         os.rename(folder, doomed)
-        shutil.rmtree(doomed, ignore_errors=True)
+        self._remove([doomed])
 
     def forget_account(self, account: str) -> None:
         """Deletes what is kept of an account beside its shares: its next bearer finds nothing of the last one's."""

@@ -58,18 +58,13 @@ def _listed(folder: int | Path) -> Sequence[bytes]:
     return os.listdir(os.fsencode(folder))
 
 
-def onward(names: Sequence[bytes], last: bytes, prefix: bytes) -> Iterator[str]:
-    """Yields the names with a prefix that come after a last one.
-
-    Args:
-        names: all names, in order.
-        last: the name before the first one, b"" for the beginning.
-        prefix: how they begin.
-    """
-    for index in range(max(bisect_right(names, last) if last else 0, bisect_left(names, prefix)), len(names)):
-        if not names[index].startswith(prefix):
+def following(names: Sequence[bytes], last: bytes, prefix: bytes) -> Iterator[str]:
+    """Yields the names with a prefix that come after a last one (b"" for the beginning); takes them as ``after``."""
+    start = max(bisect_right(names, last) if last else 0, bisect_left(names, prefix))
+    for place in range(start, len(names)):
+        if not names[place].startswith(prefix):
             return
-        yield os.fsdecode(names[index])
+        yield os.fsdecode(names[place])
 
 
 def after(names: Sequence[bytes], last: bytes, prefix: bytes, most: int) -> list[str]:

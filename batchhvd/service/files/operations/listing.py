@@ -76,8 +76,8 @@ def _page(request: Request, ordered: Sequence[bytes], make: Make) -> tuple[list[
     most = request.count("maxresults", PAGE, PAGE)
     page: list[Element] = []
     last = ""
-    after, prefix = name_of(request.query.get("marker", "")), os.fsencode(request.query.get("prefix", ""))
-    for name in names.onward(ordered, after, prefix):
+    begin, prefix = name_of(request.query.get("marker", "")), os.fsencode(request.query.get("prefix", ""))
+    for name in names.following(ordered, begin, prefix):
         element = make(name)
         if element is None:
             continue
