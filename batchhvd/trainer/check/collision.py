@@ -38,13 +38,13 @@ def writes(meaning: Meaning) -> Iterator[Finding]:
             effect = "writes to the same path at the same time"
             if _safe(meaning, call):
                 effect = "writes to the same path: it takes all ranks' time, and the last one's file stays"
-            yield finding("shared-path", call, f"every rank {effect}", "put it under: if {hvd}.rank() == 0")
+            yield finding("shared-path", call, f"every rank {effect}", "put it under `if {hvd}.rank() == 0: ...`")
         else:
             yield finding(
                 "shared-path",
                 call,
                 "every rank creates the same folder: the second one fails",
-                "put it under: if {hvd}.rank() == 0, or pass exist_ok=True",
+                "put it under `if {hvd}.rank() == 0: ...`, or pass `exist_ok=True`",
             )
 
 
@@ -120,8 +120,8 @@ def downloads(meaning: Meaning) -> Iterator[Finding]:
                 "every-rank-downloads",
                 call,
                 "every rank downloads the data into the same file at the same time",
-                "let one rank of each node download first: if {hvd}.local_rank() == 0: "
-                f"{ast.unparse(call)}; then {{hvd}}.barrier()",
+                "let one rank of each node download first: `if {hvd}.local_rank() == 0: "
+                f"{ast.unparse(call)}`, then `{{hvd}}.barrier()`",
             )
 
 
@@ -147,13 +147,15 @@ def prints(meaning: Meaning) -> Iterator[Finding]:
     """Only one rank prints."""
     for call in meaning.script.calls:
         if _prints(meaning, call) and not meaning.script.guarded(call):
-            yield finding("prints-everywhere", call, "every rank prints the same", "put it under: if {hvd}.rank() == 0")
+            yield finding(
+                "prints-everywhere", call, "every rank prints the same", "put it under `if {hvd}.rank() == 0: ...`"
+            )
         elif _shows_bars(meaning, call) and not meaning.script.guarded(call):
             yield finding(
                 "bars-everywhere",
                 call,
                 "every rank shows a progress bar in the same output",
-                "pass verbose=1 if {hvd}.rank() == 0 else 0",
+                "pass `verbose=1 if {hvd}.rank() == 0 else 0`",
             )
 
 
