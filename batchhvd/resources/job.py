@@ -73,7 +73,7 @@ class Job(Resource):
         exit_code: 0, or that of the first rank that failed (128 + n for signal n); None until a rank has ended.
         started: when it began to run, or None.
         ended: when it ended, or None.
-        errors: why it waits or failed, as the service puts it.
+        errors: why it waits or failed, as the service puts it; and how earlier attempts ended.
     """
 
     state: str = field(init=False)

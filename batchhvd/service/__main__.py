@@ -159,7 +159,6 @@ class Service:
                 lambda account: accounts.keys_of(self._store, account),
                 admitted=trust,
                 problem=self._watch.problem,
-                admitted=trust,
             ),
             touch=self._activity.touch,
             directories=self._options.allow_directory,

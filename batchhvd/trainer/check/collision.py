@@ -31,20 +31,26 @@ _LOGGERS = ("ModelCheckpoint", "CSVLogger", "TensorBoard", "BackupAndRestore")
 def writes(meaning: Meaning) -> Iterator[Finding]:
     """Ranks do not overwrite each other's files."""
     for call in meaning.script.calls:
-        if meaning.script.guarded(call) or meaning.script.by_rank(_path(meaning, call)):
+        written = _writes(meaning, call)
+        if not (written or _makes(meaning, call)) or _is_own(meaning, call):
             continue
-        if _writes(meaning, call):
+        if written:
             effect = "writes to the same path at the same time"
             if _safe(meaning, call):
                 effect = "writes to the same path: it takes all ranks' time, and the last one's file stays"
-            yield finding("shared-path", call, f"every rank {effect}", "put it under: if {hvd}.rank() == 0")
-        elif _makes(meaning, call):
+            yield finding("shared-path", call, f"every rank {effect}", "put it under `if {hvd}.rank() == 0: ...`")
+        else:
             yield finding(
                 "shared-path",
                 call,
                 "every rank creates the same folder: the second one fails",
-                "put it under: if {hvd}.rank() == 0, or pass exist_ok=True",
+                "put it under `if {hvd}.rank() == 0: ...`, or pass `exist_ok=True`",
             )
+
+
+def _is_own(meaning: Meaning, call: ast.Call) -> bool:
+    """Returns whether only some ranks reach a call, or each has a path of its own."""
+    return meaning.script.guarded(call) or meaning.script.by_rank(_path(meaning, call))
 
 
 def _writes(meaning: Meaning, call: ast.Call) -> bool:
@@ -114,8 +120,8 @@ def downloads(meaning: Meaning) -> Iterator[Finding]:
                 "every-rank-downloads",
                 call,
                 "every rank downloads the data into the same file at the same time",
-                "let one rank of each node download first: if {hvd}.local_rank() == 0: "
-                f"{ast.unparse(call)}; then {{hvd}}.barrier()",
+                "let one rank of each node download first: `if {hvd}.local_rank() == 0: "
+                f"{ast.unparse(call)}`, then `{{hvd}}.barrier()`",
             )
 
 
@@ -140,19 +146,23 @@ def _locked(meaning: Meaning, node: ast.AST) -> bool:
 def prints(meaning: Meaning) -> Iterator[Finding]:
     """Only one rank prints."""
     for call in meaning.script.calls:
-        if meaning.script.guarded(call):
-            continue
-        elsewhere = keyword(call, "file") is not None or any(map(meaning.script.by_rank, arguments(call)))
-        shown = last(call.func) == "summary" and not arguments(call) and meaning.model(_receiver(call))
-        if (isinstance(call.func, ast.Name) and call.func.id == "print" and not elsewhere) or shown:
-            yield finding("prints-everywhere", call, "every rank prints the same", "put it under: if {hvd}.rank() == 0")
-        elif _shows_bars(meaning, call):
+        if _prints(meaning, call) and not meaning.script.guarded(call):
+            yield finding(
+                "prints-everywhere", call, "every rank prints the same", "put it under `if {hvd}.rank() == 0: ...`"
+            )
+        elif _shows_bars(meaning, call) and not meaning.script.guarded(call):
             yield finding(
                 "bars-everywhere",
                 call,
                 "every rank shows a progress bar in the same output",
-                "pass verbose=1 if {hvd}.rank() == 0 else 0",
+                "pass `verbose=1 if {hvd}.rank() == 0 else 0`",
             )
+
+
+def _prints(meaning: Meaning, call: ast.Call) -> bool:
+    if isinstance(call.func, ast.Name) and call.func.id == "print":
+        return keyword(call, "file") is None and not any(map(meaning.script.by_rank, arguments(call)))
+    return last(call.func) == "summary" and not arguments(call) and meaning.model(_receiver(call))
 
 
 def _shows_bars(meaning: Meaning, call: ast.Call) -> bool:

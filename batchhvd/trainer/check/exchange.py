@@ -43,9 +43,9 @@ def scales(meaning: Meaning) -> Iterator[Finding]:
                 "rate-not-scaled",
                 call,
                 "the learning rate does not depend on the number of ranks, although their common batch grows with it",
-                "multiply the rate by {hvd}.size(), and warm up"
+                "multiply the rate by `{hvd}.size()`, and warm up"
                 if torch
-                else "multiply it: batchhvd.trainer.schedule.LINEAR.rate(rate, {hvd}.size()), with warm-up",
+                else "multiply it: `batchhvd.trainer.schedule.LINEAR.rate(rate, {hvd}.size())`, with warm-up",
             )
 
 
@@ -85,14 +85,14 @@ def wraps(meaning: Meaning) -> Iterator[Finding]:
                 call,
                 f"{meaning.script.dotted(call.func)} exchanges no gradient on Keras 3: every rank trains alone, "
                 "without an error",
-                "import batchhvd.trainer.hvd as {hvd} instead",
+                "`import batchhvd.trainer.hvd as {hvd}` instead",
             )
         elif last(call.func) == "DistributedOptimizer" and _of_torch(meaning, call):
             yield finding(
                 "broken-binding",
                 call,
                 "horovod.torch.DistributedOptimizer takes optimizers of PyTorch, not of Keras",
-                "import batchhvd.trainer.hvd as {hvd} instead",
+                "`import batchhvd.trainer.hvd as {hvd}` instead",
             )
     if not meaning.uses_ours("fit", "train"):
         yield from _compiled(meaning)
@@ -118,7 +118,7 @@ def _compiled(meaning: Meaning) -> Iterator[Finding]:
                 "not-wrapped",
                 call,
                 "the model is compiled with an optimizer that does not average gradients",
-                f"optimizer = {{hvd}}.DistributedOptimizer({_shown(plain)})",
+                f"`optimizer = {{hvd}}.DistributedOptimizer({_shown(plain)})`",
             )
 
 
@@ -157,7 +157,7 @@ def _stepped(meaning: Meaning) -> Iterator[Finding]:
                 "not-wrapped",
                 call,
                 "the optimizer applies the gradients of one rank",
-                f"{ast.unparse(receiver)} = {{hvd}}.DistributedOptimizer({ast.unparse(receiver)})",
+                f"`{ast.unparse(receiver)} = {{hvd}}.DistributedOptimizer({ast.unparse(receiver)})`",
             )
 
 
@@ -174,16 +174,16 @@ def broadcasts(meaning: Meaning) -> Iterator[Finding]:
 
 def _remedy(meaning: Meaning, call: ast.Call) -> str:
     if meaning.fits:
-        return "pass callbacks=[{hvd}.callbacks.BroadcastGlobalVariablesCallback(0)] to fit"
+        return "pass `callbacks=[{hvd}.callbacks.BroadcastGlobalVariablesCallback(0)]` to fit"
     receiver = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else "optimizer"
     if meaning.torch:
         return (
-            "{hvd}.broadcast_parameters(model.state_dict(), root_rank=0); "
-            f"{{hvd}}.broadcast_optimizer_state({receiver}, root_rank=0)"
+            "`{hvd}.broadcast_parameters(model.state_dict(), root_rank=0); "
+            f"{{hvd}}.broadcast_optimizer_state({receiver}, root_rank=0)`"
         )
     return (
-        f"{receiver}.build(model.trainable_variables); "
-        f"{{hvd}}.broadcast_variables([*model.variables, *{receiver}.variables], root_rank=0)"
+        f"`{receiver}.build(model.trainable_variables); "
+        f"{{hvd}}.broadcast_variables([*model.variables, *{receiver}.variables], root_rank=0)`"
     )
 
 

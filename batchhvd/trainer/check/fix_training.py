@@ -187,7 +187,7 @@ def _sampler(meaning: Meaning, editor: Editor, call: ast.Call) -> Iterator[TextE
     mixed = "" if shuffle is not None and ast.unparse(shuffle.value) == "True" else ", shuffle=False"
     alias = meaning.alias
     made = (
-        f"sampler=torch.utils.data.distributed.DistributedSampler({editor.source(call.args[0])}, {alias}.size(), "
+        f"sampler=torch.utils.data.DistributedSampler({editor.source(call.args[0])}, {alias}.size(), "
         f"{alias}.rank(){mixed})"
     )
     yield editor.replace(shuffle, made) if shuffle is not None else editor.keyword(call, made)

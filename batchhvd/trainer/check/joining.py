@@ -11,7 +11,7 @@ from batchhvd.trainer.check.parsed_script import keyword, last
 from batchhvd.trainer.hvd.unsupported import INSTEAD
 
 _FRAMEWORKS = ("keras", "tf_keras", "tensorflow", "torch", "lightning", "pytorch_lightning", "jax")
-_CHANGE = "import batchhvd.trainer.hvd as {hvd}"
+_CHANGE = "`import batchhvd.trainer.hvd as {hvd}` instead"
 #: Why a name of Horovod's own bindings fails with Keras 3.
 _FAILS = {
     "BroadcastGlobalVariablesCallback": "raises AttributeError on Keras 3: its variables have no ref",
@@ -38,16 +38,16 @@ def starts(meaning: Meaning) -> Iterator[Finding]:
                 "no-horovod",
                 1,
                 "the script does not use Horovod: each rank trains by itself",
-                "import horovod.torch as hvd, and call hvd.init()"
+                "`import horovod.torch as hvd`, and call `hvd.init()`"
                 if meaning.torch
-                else "import batchhvd.trainer.hvd as hvd, and call hvd.init()",
+                else "`import batchhvd.trainer.hvd as hvd`, and call `hvd.init()`",
             )
     elif meaning.horovod and not meaning.calls("init") and not meaning.uses_ours("fit", "train", "evaluate"):
         yield finding(
             "no-init",
             1,
             "hvd.init() is never called: ranks do not know of each other",
-            "call {hvd}.init() before anything else of {hvd}",
+            "call `{hvd}.init()` before anything else of {hvd}",
         )
 
 
@@ -64,8 +64,8 @@ def pins(meaning: Meaning) -> Iterator[Finding]:
             "gpu-not-pinned",
             inits[0],
             "no GPU is chosen by {hvd}.local_rank(): all ranks of a node share the first GPU",
-            "call batchhvd.trainer.backend.prepare() before keras is imported, or set CUDA_VISIBLE_DEVICES to the "
-            "local rank",
+            "`from batchhvd.trainer import backend; backend.prepare()` before keras is imported, or set "
+            "CUDA_VISIBLE_DEVICES to the local rank",
         )
     elif "cuda" in text and not any(
         "cuda" in ast.dump(call) and meaning.script.by_rank(call) for call in _devices(meaning)
@@ -74,7 +74,7 @@ def pins(meaning: Meaning) -> Iterator[Finding]:
             "gpu-not-pinned",
             inits[0],
             "no GPU is chosen by {hvd}.local_rank(): all ranks of a node share the first GPU",
-            "torch.cuda.set_device({hvd}.local_rank())",
+            "`torch.cuda.set_device({hvd}.local_rank())` after {hvd}.init()",
         )
 
 

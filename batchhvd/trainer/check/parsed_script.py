@@ -40,6 +40,8 @@ class Script:
         self.parents: dict[ast.AST, ast.AST] = {}
         self.functions: dict[str, _Function] = {}
         self.classes: dict[str, ast.ClassDef] = {}
+        self._by_rank: dict[ast.AST, bool] = {}
+        self._open: set[str] = set()
         for node in ast.walk(self.tree):
             for child in ast.iter_child_nodes(node):
                 self.parents[child] = node
@@ -126,6 +128,13 @@ class Script:
         return sorted(found, key=lambda call: (call.lineno, call.col_offset))
 
     @cached_property
+    def _calls(self) -> dict[str, list[ast.Call]]:
+        found: dict[str, list[ast.Call]] = {}
+        for call in self.calls:
+            found.setdefault(last(call.func), []).append(call)
+        return found
+
+    @cached_property
     def strings(self) -> set[str]:
         """Every string."""
         nodes = ast.walk(self.tree)
@@ -147,8 +156,11 @@ class Script:
                 texts = [node.value for node in ast.walk(value) if isinstance(node, ast.Constant)]
                 found = [str(text) for text in texts if "horovod" in str(text) or "hvd" in str(text)]
                 return "horovod" if found else ""
-            if isinstance(value, ast.Attribute) and len(self.values[name]) == 1 and key(value) != name:
-                return self.dotted(value)  # layers = tf.keras.layers
+            if isinstance(value, ast.Attribute) and len(self.values[name]) == 1 and name not in self._open:
+                self._open.add(name)  # a name may be made of itself
+                found_name = self.dotted(value)  # layers = tf.keras.layers
+                self._open.remove(name)
+                return found_name
         return name if name in self.origins else ""
 
     def named(self, node: ast.AST) -> list[ast.expr]:
@@ -162,17 +174,20 @@ class Script:
         """Returns whether an expression contains such a node, also in the values of its names."""
         waiting, known = [node] if node is not None else [], set[ast.AST]()
         while waiting:
-            for part in _parts(waiting.pop()):
-                if wanted(part):
-                    return True
-                if part not in known:
-                    known.add(part)
-                    waiting += [value for value in self.named(part) if value not in known]
+            part = waiting.pop()
+            if part in known:
+                continue
+            known.add(part)
+            if wanted(part):
+                return True
+            waiting += [*_parts(part), *self.named(part)]
         return False
 
     def by_rank(self, node: ast.AST | None) -> bool:
         """Returns whether an expression depends on the rank."""
-        return self.mentions(node, _ranks)
+        if node is not None and node not in self._by_rank:
+            self._by_rank[node] = self.mentions(node, _ranks)
+        return node is not None and self._by_rank[node]
 
     def by_size(self, node: ast.AST | None) -> bool:
         """Returns whether an expression depends on the number of ranks."""
@@ -223,7 +238,7 @@ class Script:
         """Returns whether a function or class is used, and only by some ranks."""
         method = isinstance(self.parents.get(part), ast.ClassDef)
         kind = ast.Attribute if method else ast.Name
-        uses = [call for call in self.calls if isinstance(call.func, kind) and last(call.func) == part.name]
+        uses = [call for call in self._calls.get(part.name, []) if isinstance(call.func, kind)]
         uses = [call for call in uses if not (method and self.dotted(call.func))]  # torch.save is not self.save
         return bool(uses) and all(self.guarded(call, seen) for call in uses)
 
@@ -289,11 +304,10 @@ def results(function: _Function) -> list[ast.expr]:
 
 
 def _parts(node: ast.AST) -> Iterator[ast.AST]:
-    """Yields an expression and its parts, without what only decides what a call shows."""
-    yield node
+    """Yields the parts of an expression, without what only decides what a call shows."""
     for child in ast.iter_child_nodes(node):
         if not (isinstance(child, ast.keyword) and child.arg in ("verbose", "callbacks")):
-            yield from _parts(child)
+            yield child
 
 
 def _ranks(node: ast.AST) -> bool:

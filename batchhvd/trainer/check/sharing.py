@@ -37,7 +37,7 @@ def passes(meaning: Meaning) -> Iterator[Finding]:
                 made[0],
                 f"the list {name!r} is filled with callbacks and never passed on: nothing is broadcast, no checkpoint "
                 "is written",
-                f"pass callbacks={name} to fit",
+                f"pass `callbacks={name}` to fit",
                 *meaning.fits,
             )
 
@@ -101,7 +101,7 @@ def _remedy(data: list[ast.expr]) -> str:
     parts = [
         f"{name}[{{hvd}}.rank() : len({name}) // {{hvd}}.size() * {{hvd}}.size() : {{hvd}}.size()]" for name in names
     ]
-    return f"give each rank its part: {', '.join(parts)} (or use batchhvd.trainer.fit)"
+    return f"give each rank its part: `{', '.join(parts)}` (or use batchhvd.trainer.fit)"
 
 
 def divides(node: ast.AST, script: Script) -> TypeGuard[ast.BinOp]:
@@ -148,7 +148,7 @@ def _loaders(meaning: Meaning) -> Iterator[Finding]:
                 "not-sharded",
                 call,
                 "each rank passes over all of the data: N ranks make N times the passes of one",
-                f"sampler=torch.utils.data.distributed.DistributedSampler({data}, {{hvd}}.size(), {{hvd}}.rank())",
+                f"pass `sampler=torch.utils.data.DistributedSampler({data}, {{hvd}}.size(), {{hvd}}.rank())`",
             )
 
 

@@ -91,7 +91,7 @@ def watch(observer: Observer) -> None:
 
     def shown(*words: Any, **options: Any) -> None:
         if "file" not in options and sys._getframe(1).f_code.co_filename == observer.script:
-            observer.note("prints-everywhere", " ".join(map(str, words)))
+            observer.note("prints-everywhere", "print")  # what is printed may differ, as the loss of each rank does
         plain_print(*words, **options)
 
     builtins.print = shown
@@ -202,6 +202,10 @@ def contradictions(path: Path, found: list[dict[str, Any]]) -> list[str]:
         wrong.append(f"fails, and no finding says so: {failed}")
     reached = min(failed["first"], failed["line"]) if failed else 10**6
     for code in SEEN:
+        if code in ("shared-path", "not-sharded") and "import torch" in text:
+            continue  # PyTorch writes, and feeds its loop, without anything that could be watched here
+        if found[0] is found[1] or "compat.v1" in text:
+            continue  # one rank was ended before it could report, or a session of TensorFlow 1 writes without Python
         both = set(found[0]["seen"][code]) & set(found[1]["seen"][code])
         lines = {int(one.split(" ", 1)[0]) for one in both}
         written = {line for line, inner in wanted.items() if code in inner} - chance
@@ -215,7 +219,8 @@ def contradictions(path: Path, found: list[dict[str, Any]]) -> list[str]:
             ]
     both_ranks = zip(found[0]["weights"], found[1]["weights"], strict=False)  # a rank that leaves early shows fewer
     apart = any(one != other for one, other in both_ranks)
-    if not failed and apart != bool(codes & APART):
+    alone = codes & APART and "not-sharded" not in codes  # ranks alone with the same data may end the same
+    if not failed and found[0]["weights"] and ((apart and not codes & APART) or (alone and not apart)):
         wrong.append(f"weights of the ranks {'differ' if apart else 'are equal'}, and the findings say otherwise")
     return wrong
 

@@ -11,6 +11,7 @@ from batchhvd.errors import SpecError
 from batchhvd.trainer import check
 from batchhvd.trainer.check.__main__ import main
 from batchhvd.trainer.check.codes import CODES
+from batchhvd.trainer.check.fix import fixed
 
 SCRIPTS = Path(__file__).parents[2] / "data" / "scripts"
 
@@ -174,3 +175,23 @@ def test_the_page_lists_the_codes_as_they_are() -> None:
     rows = [f"| `{code}` | {kind.meaning} | {kind.fixed or '–'} |" for code, kind in CODES.items()]
     assert "\n".join(rows) in page and page.count("\n| `") == len(rows) + 4
     assert list(CODES) == sorted(CODES)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import keras\nx = x.y\nprint(x.z)\n",
+        "import keras\na = b.c\nb = a.d\nprint(a.e(b))\n",
+        "import keras\nx = x(x)\nx.compile(x)\nx.fit(x)\n",
+        "import keras\n\n\ndef f(x=None):\n    print(x)\n    return f(f)\n\n\nf(f(1))\n",
+        "import keras\n\n\nclass A(A):\n    def save(self):\n        self.save()\n\n\nA().save()\n",
+    ],
+)
+def test_names_that_are_made_of_themselves_end(text: str) -> None:
+    assert "no-horovod" in [code for code, _ in kinds(text)]
+    assert fixed(text)
+
+
+def test_a_long_script_takes_no_longer_than_its_length() -> None:
+    lines = [f"x{number} = x{number - 1}.f(x{number - 1}, x{number - 2})" for number in range(2, 400)]
+    assert ("no-horovod", 1) in kinds("import keras\n" + "\n".join([*lines, "print(x399)"]) + "\n")
