@@ -3,8 +3,9 @@
 #   make tutorial    the tutorial on this machine: four nodes, four ranks, a trained model
 #   make test        everything that CI checks
 #
-# While you work: make unit (seconds), make lint, make docs, make notebooks; make azure PINS=oldest tests with the oldest
-# Azure packages that setup.cfg allows, make release builds the wheel and runs the tutorial from it.
+# While you work: make unit (seconds), make lint, make docs, make notebooks; make models trains all kinds of models on two
+# ranks and on one. Seldom: make azure PINS=oldest (the oldest Azure packages that setup.cfg allows), make upstream (Microsoft's tests
+# of its file client), make drills (poison, power cuts, growth: 20 minutes), make release (the wheel, and the tutorial from it).
 #
 # Each does its own set-up once, in a .venv of this checkout, and says what it does. PYTHON=python3.12 takes another Python.
 
@@ -31,11 +32,11 @@ PY := $(VENV)/bin/python
 SAY = @printf '\033[1m== %s\033[0m\n'
 PIP := PYTHONWARNINGS=ignore $(PY) -m pip install --quiet --disable-pip-version-check --no-warn-script-location
 
-.PHONY: help tutorial test lint unit docs notebooks azure release clean
+.PHONY: help tutorial test lint unit models docs notebooks azure upstream drills release clean
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n 's/^# \{0,1\}//; 1,9p' Makefile
+	@sed -n 's/^# \{0,1\}//; 1,10p' Makefile
 
 tutorial: $(VENV)/.runtime $(VENV)/.horovod
 	@$(PY) -m batchhvd tutorial --engine $(ENGINE) --dataset $(DATASET) \
@@ -54,6 +55,10 @@ lint: $(VENV)/.runtime $(VENV)/.test $(VENV)/.horovod
 unit: $(VENV)/.test
 	@$(PY) -m pytest tests/unit --hypothesis-profile=quick $(ARGS)
 
+models: $(VENV)/.test $(VENV)/.horovod
+	$(SAY) 'two ranks and one with every kind of model, on both backends'
+	@MODEL_TABLE=all $(PY) -m pytest tests/e2e/trainer/test_model_table_tensorflow.py tests/e2e/trainer/test_model_table_torch.py $(ARGS)
+
 docs: $(VENV)/.docs
 	$(SAY) 'documentation, warnings are errors'
 	@$(PY) -m mkdocs build --strict --quiet && echo 'site/index.html'
@@ -65,6 +70,14 @@ notebooks: $(VENV)/.test $(VENV)/.horovod
 azure: .venv-azure-$(PINS)/.done
 	$(SAY) 'the client and the service with the $(PINS) Azure packages'
 	@.venv-azure-$(PINS)/bin/python -m pytest -n $(WORKERS) --dist loadfile tests/unit tests/wire --ignore=tests/unit/trainer $(ARGS)
+
+upstream: .venv-upstream/.done
+	$(SAY) "Microsoft's tests of azure-storage-file-share against the file service"
+	@.venv-upstream/bin/python -m tests.upstream.run $(ARGS)
+
+drills: $(VENV)/.test
+	$(SAY) 'drills: poisoned records, power cuts, growth (20 minutes)'
+	@$(PY) benchmarks/drills.py $(ARGS) && $(PY) benchmarks/report.py
 
 release: $(VENV)/.runtime
 	$(SAY) 'source archive and wheel, and the tutorial from the wheel'
@@ -111,8 +124,16 @@ $(VENV)/.docs: setup.cfg $(VENV)/.runtime
 	@.venv-azure-$*/bin/python -m pip install --quiet --disable-pip-version-check -c .venv-azure-$*/constraints.txt -e '.[service,test]'
 	@touch $@
 
+# Microsoft's tests need the client that they belong to, its asynchronous side, and the blob client.
+.venv-upstream/.done: setup.cfg
+	$(SAY) "Python environment for Microsoft's tests"
+	@$(PYTHON) -m venv .venv-upstream
+	@.venv-upstream/bin/python -m pip install --quiet --disable-pip-version-check -e '.[service]' azure-storage-file-share==12.27.1 \
+	  azure-storage-blob azure-storage-extensions aiohttp pytest pytest-asyncio pytest-timeout
+	@touch $@
+
 # One build serves every Keras backend that is installed when it runs; the wheel stays in the user's cache.
-$(VENV)/.horovod: $(VENV)/.runtime $(if $(filter test lint notebooks,$(MAKECMDGOALS)),$(VENV)/.test)
+$(VENV)/.horovod: batchhvd/trainer/install/source.py $(VENV)/.runtime $(if $(filter test lint models notebooks,$(MAKECMDGOALS)),$(VENV)/.test)
 	$(SAY) 'Horovod (built once, then kept in the cache)'
 	@if $(PY) -c 'import tensorflow' 2>/dev/null; then $(PY) -m batchhvd.trainer.install; else echo 'no Keras backend here: nothing to build for'; fi
 	@touch $@

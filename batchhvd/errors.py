@@ -24,11 +24,25 @@ A message says what happened, to which resource, and what to do next; the eviden
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class BatchHvdError(Exception):
-    """The base of every error of this package."""
+    """The base of every error of this package.
+
+    Attributes:
+        shell: the message with commands of ``batchhvd`` instead of calls in Python; "" if it has neither.
+    """
+
+    shell: str = ""
+
+    def told(self, shell: str) -> Self:
+        """Gives the error its message for the command line and returns it."""
+        self.shell = shell
+        return self
 
 
 class ServiceError(BatchHvdError):
@@ -258,7 +272,7 @@ class HorovodBrokenError(HorovodMissingError):
     """Horovod is installed but not built for the Keras backend in use."""
 
 
-def translate(error: Exception, *, what: str = "", remedy: str = "") -> BatchHvdError:
+def translate(error: Exception, *, what: str = "", remedy: str = "", shell: str = "") -> BatchHvdError:
     """Returns the error of this package that stands for an error of the Azure packages.
 
     The one place where the class is chosen: by the service's code, then the HTTP status, then the kind of failure.
@@ -267,6 +281,7 @@ def translate(error: Exception, *, what: str = "", remedy: str = "") -> BatchHvd
         error: what an Azure client raised; an error of this package comes back as it is.
         what: what was requested of which resource, such as ``"job 'cifar' cannot be read"``.
         remedy: what to do next, if the caller knows better than the class does.
+        shell: the same in commands of ``batchhvd``.
     """
     if isinstance(error, BatchHvdError):
         return error
@@ -284,7 +299,8 @@ def translate(error: Exception, *, what: str = "", remedy: str = "") -> BatchHvd
         evidence["retry_after"] = answer.retry_after()
     found = kind(message, **evidence)
     found.status = answer.status  # also None: a class's own status would say that an answer came
-    return found
+    other = shell or (_ON_THIS_MACHINE if kind is ServiceRetiredError and not remedy else "")
+    return found.told(f"{said.rstrip('.')}. {other}") if other else found
 
 
 _NEXT: dict[type[ServiceError], str] = {
@@ -299,6 +315,7 @@ _NEXT: dict[type[ServiceError], str] = {
     ),
     UnavailableError: "Check that the service runs and can be reached, then try again",
 }
+_ON_THIS_MACHINE = "Run the job on this machine, without --endpoint, or give --endpoint a service of your own"
 _BY_STATUS: dict[int, type[ServiceError]] = {
     401: AccessDeniedError,
     403: AccessDeniedError,

@@ -13,8 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from chart import chart
+
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "benchmarks.md"
+CHART = HERE.parent / "docs" / "images" / "growth.svg"
 README = HERE.parent / "README.md"
 BEGIN, END = "<!-- figures: benchmarks/report.py writes this table -->", "<!-- end of figures -->"
 HEAD = """# Benchmarks
@@ -28,8 +33,11 @@ ORDER = (
     "printed_tutorial",
     "trainer_gpus_h200",
     "trainer_gpu_h100",
+    "weight_check",
     "control_plane",
     "scheduler",
+    "growth",
+    "drills",
     "slurm_node_kill",
     "transfer",
     "client",
@@ -86,7 +94,10 @@ def tables(result: dict[str, Any]) -> Iterator[str]:
             yield f"*{name}*: {len(rows)} trainings, in the JSON file."
             continue
         columns = list(dict.fromkeys(key for row in rows for key in row))
-        lines = [columns, ["---"] * len(columns), *([shown(row.get(key, "")) for key in columns] for row in rows)]
+        lines = [columns, *([shown(row.get(key, "")) for key in columns] for row in rows)]
+        if name == "sizes":  # few rows with many columns
+            lines = list(map(list, zip(*lines, strict=True)))
+        lines.insert(1, ["---"] * len(lines[0]))
         yield "\n".join([f"*{name}*", "", *(f"| {' | '.join(line)} |" for line in lines)])
 
 
@@ -113,7 +124,10 @@ def section(path: Path) -> str:
 
 def part(command: str, result: dict[str, Any]) -> str:
     """Returns what one call of a benchmark found."""
-    lines = [f"`{command}`", "", "| figure | value |", "|---|---|"]
+    lines = [f"`{command}`", ""]
+    if "sizes" in result:
+        lines += ["![Cost against the number of jobs](images/growth.svg)", ""]
+    lines += ["| figure | value |", "|---|---|"]
     lines += [f"| {name} | {value} |" for name, value in figures(result) if name != "command"]
     return "\n".join([*lines, "", *(f"{table}\n" for table in tables(result))])
 
@@ -126,9 +140,11 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    wanted = {PAGE: page(), README: readme()}
+    wanted = {PAGE: page(), README: readme(), CHART: chart(results("growth")[0]["sizes"], "jobs")}
     if "--check" in sys.argv:
-        stale = [path.name for path, text in wanted.items() if path.read_text(encoding="utf-8") != text]
+        stale = [
+            path.name for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text
+        ]
         sys.exit(f"{' and '.join(stale)} differ from the results: run python benchmarks/report.py" if stale else 0)
     for path, text in wanted.items():
         path.write_text(text, encoding="utf-8")

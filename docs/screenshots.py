@@ -25,6 +25,9 @@ from batchhvd.resources.experiment import Experiment
 from batchhvd.resources.job import Job
 from batchhvd.resources.share import FileShare
 from batchhvd.wire import local_service
+from batchhvd.wire.connection import Connection
+from batchhvd.wire.facts.identity import SUBSCRIPTION
+from batchhvd.wire.page_link import page_link
 
 FLAGS = [
     "--no-sandbox",
@@ -121,9 +124,13 @@ def browser(program: str | None) -> Iterator[Browser]:
 def opened(chromium: Browser, root: Path, size: Any) -> Page:
     """The status page as `batchhvd status --open` opens it."""
     page = chromium.new_page(viewport=size)
-    token, endpoint = (root / "token").read_text().strip(), (root / "endpoint").read_text().strip()
-    page.goto(f"{endpoint}/#{token}")
+    page.goto(link(root))
     return page
+
+
+def link(root: Path) -> str:
+    """The link that `batchhvd status --open` prints."""
+    return page_link(Connection(local_service.read_endpoint(root), SUBSCRIPTION, root=str(root)))
 
 
 if __name__ == "__main__":

@@ -5,13 +5,13 @@ Pure functions: ``Job.explain`` and ``Cluster.explain`` gather the facts and cal
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from attrs import evolve, field, frozen
 
-from batchhvd.wire.facts.causes import CAUSE_OF_CODE, GONE_WITH_THE_SERVICE, REMEDIES, Cause, Remedy
+from batchhvd.wire.facts.causes import CAUSE_OF_CODE, GONE_WITH_THE_SERVICE, REMEDIES, Cause, Remedy, remedy_of
+from batchhvd.wire.facts.output import without_notices
 from batchhvd.wire.facts.states import AllocationState, JobState, ProvisioningState
 from batchhvd.wire.reasons import Reason
 
@@ -63,7 +63,8 @@ class JobFacts:
         cluster: what is known of its cluster, None if that is gone.
         script: the script's path, or "".
         restarted: when the service was last started, if that is known.
-        log: reads the end of one of its log files; "" if it does not exist.
+        log: reads the end of its log files of a name or pattern; "" if there are none.
+        preparing: what its preparation is doing, "" if it does nothing.
     """
 
     id: str
@@ -78,6 +79,7 @@ class JobFacts:
     script: str
     restarted: datetime | None
     log: Callable[[str], str]
+    preparing: str = ""
 
 
 @frozen
@@ -128,7 +130,9 @@ def of_job(facts: JobFacts) -> Verdict:
 def _succeeded(facts: JobFacts) -> Verdict:
     took = f" after {_seconds(facts.started, facts.ended)}" if facts.started and facts.ended else ""
     remedy = Remedy("job.files()", f"batchhvd job files {facts.name}")
-    return verdict(Cause.SUCCEEDED, f"job {facts.name!r} succeeded{took}", (), remedy, facts.id)
+    tries = f" in attempt {len(facts.errors) + 1}" if facts.errors else ""
+    earlier = [f"before that: {reason}" for reason in facts.errors]
+    return verdict(Cause.SUCCEEDED, f"job {facts.name!r} succeeded{tries}{took}", earlier, remedy, facts.id)
 
 
 def _terminating(facts: JobFacts) -> Verdict:
@@ -142,21 +146,25 @@ def _running(facts: JobFacts) -> Verdict:
     evidence = _texts(facts.errors)
     if facts.restarted and facts.started and facts.restarted > facts.started:
         evidence.append(f"the service was started again at {facts.restarted:%H:%M:%S}; the job kept running")
+    evidence += [line for line in facts.log("execution-*.log").splitlines() if "have waited for" in line][-1:]
     remedy = Remedy(
         "job.stream() follows it, job.wait() waits for its end",
         f"batchhvd job logs {facts.name} follows it, batchhvd job wait {facts.name} waits for its end",
     )
-    return verdict(Cause.RUNNING, f"job {facts.name!r} runs{since}", evidence, remedy, facts.id)
+    doing = f" and is {facts.preparing}" if facts.preparing else ""
+    return verdict(Cause.RUNNING, f"job {facts.name!r} runs{since}{doing}", evidence, remedy, facts.id)
 
 
 def _failed(facts: JobFacts) -> Verdict:
     if not facts.errors:
         why = f"job {facts.name!r} failed with exit code {facts.exit_code}, and the service gave no reason"
-        return verdict(Cause.UNKNOWN, why, (), REMEDIES[Cause.UNKNOWN], facts.id)
+        return verdict(Cause.UNKNOWN, why, (), REMEDIES[Cause.UNKNOWN].named(facts.name), facts.id)
     first = facts.errors[0]
     cause = _cause(first, facts)
     evidence = [*_rank(first), *_last_lines(first, cause, facts), *_earlier(facts)]
-    return verdict(cause, _why(cause, first, facts), evidence, REMEDIES[cause], facts.id)
+    return verdict(
+        cause, _why(cause, first, facts), evidence, remedy_of(cause, first.details).named(facts.name), facts.id
+    )
 
 
 def _cause(reason: Reason, facts: JobFacts) -> Cause:
@@ -178,8 +186,6 @@ def _why(cause: Cause, reason: Reason, facts: JobFacts) -> str:
         return f"{when} and found that the job's ranks were gone: {said}"
     if cause is Cause.SCRIPT_MISSING:
         return f"{reason.details.get('Path') or facts.script} does not exist on the node: {said}"
-    if cause is Cause.RANK_FAILED and _signal(reason):
-        return f"{said} ({_signal(reason)})"
     return said
 
 
@@ -190,11 +196,8 @@ def _rank(reason: Reason) -> list[str]:
 
 
 def _signal(reason: Reason) -> str:
-    number = reason.details.get("Signal", "")
-    try:
-        return f"signal {signal.Signals(int(number)).name}" if number else ""
-    except ValueError:
-        return f"signal {number}"
+    name = reason.signal
+    return f"signal {name}" if name.startswith("SIG") else name
 
 
 def _last_lines(reason: Reason, cause: Cause, facts: JobFacts) -> list[str]:
@@ -203,7 +206,7 @@ def _last_lines(reason: Reason, cause: Cause, facts: JobFacts) -> list[str]:
         tail = facts.log(f"stderr-job_prep-{reason.details.get('Node', '')}.txt").splitlines()
     if cause is Cause.RANK_FAILED and not tail:
         tail = facts.log("stderr.txt").splitlines()
-    return _traceback(tail)[-20:]
+    return _traceback(without_notices(tail))[-20:]
 
 
 def _traceback(lines: list[str]) -> list[str]:

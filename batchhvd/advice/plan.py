@@ -12,9 +12,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from attrs import asdict, field, frozen
+from attrs import asdict, evolve, field, frozen
 
 from batchhvd.spec.job import CustomMpi, CustomToolkit, Horovod, JobSpec, Mount
+from batchhvd.wire.facts.causes import Remedy
 from batchhvd.wire.facts.documents import Body
 from batchhvd.wire.facts.mount_roots import JOB_ROOT
 
@@ -100,6 +101,11 @@ class Plan:
     problems: tuple[str, ...] = field(default=())
     warnings: tuple[str, ...] = field(default=())
     checked: bool = False
+    _shell: tuple[str, ...] = field(default=(), repr=False, eq=False)
+
+    def for_shell(self) -> Plan:
+        """Returns the plan with its problems in commands of ``batchhvd`` instead of calls in Python."""
+        return evolve(self, problems=self._shell)
 
     @property
     def ranks(self) -> int:
@@ -113,7 +119,7 @@ class Plan:
 
     def to_document(self) -> Body:
         """Returns it as a dictionary of plain values."""
-        return asdict(self)
+        return asdict(self, filter=lambda known, _: known.name != "_shell")
 
     def table(self) -> list[tuple[str, str]]:
         """Returns it as rows of a name and a text."""
@@ -181,7 +187,10 @@ def make(spec: JobSpec, name: str, survey: ServiceFacts) -> Plan:
     launch, command = _command(spec)
     mounts = tuple(MountPlan(m.path, m.account, m.share, survey.has_share(m)) for m in spec.mounts)
     refusals = survey.refusals(spec, name)
-    found = _missing(spec, known, mounts) if refusals is None else _explained(refusals, spec, known, mounts)
+    if refusals is None:
+        problems = [*_missing(spec, known, mounts), *_paths(spec, mounts, survey)]
+    else:
+        problems = [*_explained(refusals, spec, name, known, mounts), *_paths(spec, mounts, survey)]
     return Plan(
         cluster=known[0] if known else "",
         vm_size=known[1] if known else "",
@@ -191,9 +200,10 @@ def make(spec: JobSpec, name: str, survey: ServiceFacts) -> Plan:
         preparation=spec.preparation,
         logs=spec.logs,
         mounts=mounts,
-        problems=(*found, *_paths(spec, mounts, survey)),
+        problems=tuple(problem.python for problem in problems),
         warnings=tuple(_warnings(spec, known, survey, checked=refusals is not None)),
         checked=refusals is not None,
+        shell=tuple(problem.shell for problem in problems),
     )
 
 
@@ -233,45 +243,61 @@ def _variables(spec: JobSpec, name: str, launch: str, ranks: int) -> Iterator[tu
 
 
 _Known = tuple[str, str, int] | None
-_CREATE_CLUSTER = "create it with workspace.create_cluster()"
-_CREATE_SHARE = "create it with create_share()"
+_CREATE_CLUSTER = Remedy("create it with workspace.create_cluster()", "create it with `batchhvd cluster create`")
+_CREATE_SHARE = Remedy("create it with create_share()", "create it with `batchhvd share create`")
+_RUN_AGAIN = Remedy(
+    "submit it with rerun=True or replace=True, or under another name",
+    "submit it with --rerun or --replace, or under another --name",
+)
 
 
-def _explained(refusals: Sequence[str], spec: JobSpec, known: _Known, mounts: Sequence[MountPlan]) -> Iterator[str]:
+def _with(problem: str, remedy: Remedy) -> Remedy:
+    """Returns a problem with what to do about it, in words for Python and for the command line."""
+    return Remedy(f"{problem}: {remedy.python}", f"{problem}: {remedy.shell}")
+
+
+def _explained(
+    refusals: Sequence[str], spec: JobSpec, name: str, known: _Known, mounts: Sequence[MountPlan]
+) -> Iterator[Remedy]:
     """Yields the service's refusals, with the call to make if the client knows it."""
-    calls = {"/properties/cluster/id": _CREATE_CLUSTER} if known is None else {}
-    if known is not None and known[2] < spec.nodes:
-        calls["/properties/nodeCount"] = f"cluster.resize({spec.nodes})"
+    calls = {f"job {name!r} exists and has ended": _RUN_AGAIN}
+    if known is None:
+        calls["/properties/cluster/id"] = _CREATE_CLUSTER
+    elif known[2] < spec.nodes:
+        shell = f"`batchhvd cluster resize {known[0]} --target {spec.nodes}`"
+        calls["/properties/nodeCount"] = Remedy(f"cluster.resize({spec.nodes})", shell)
     for index, mount in enumerate(mounts):
         if not mount.found:
             calls[f"/properties/mountVolumes/azureFileShares/{index}/"] = _CREATE_SHARE
     for text in refusals:
-        call = next((call for pointer, call in calls.items() if text.startswith(pointer)), "")
-        yield f"{text.rstrip('.')}: {call}" if call else text
+        call = next((call for pointer, call in calls.items() if text.startswith(pointer)), None)
+        yield _with(text.rstrip("."), call) if call else Remedy(text, text)
 
 
-def _missing(spec: JobSpec, known: _Known, mounts: Sequence[MountPlan]) -> Iterator[str]:
+def _missing(spec: JobSpec, known: _Known, mounts: Sequence[MountPlan]) -> Iterator[Remedy]:
     """Yields what is missing on a service that does not check the job itself."""
     if known is None:
-        yield f"the cluster does not exist: {_CREATE_CLUSTER}"
+        yield _with("the cluster does not exist", _CREATE_CLUSTER)
     for mount in mounts:
         if not mount.found:
-            yield f"share {mount.share!r} of account {mount.account!r} does not exist: {_CREATE_SHARE}"
+            yield _with(f"share {mount.share!r} of account {mount.account!r} does not exist", _CREATE_SHARE)
 
 
-def _paths(spec: JobSpec, mounts: Sequence[MountPlan], survey: ServiceFacts) -> Iterator[str]:
+def _paths(spec: JobSpec, mounts: Sequence[MountPlan], survey: ServiceFacts) -> Iterator[Remedy]:
     """Yields the files that the job names below its mounts and that do not exist."""
     found = {mount.path for mount in mounts if mount.found}
     there = [mount for mount in spec.mounts if mount.path in found]
     named = {"script": str(spec.task.script)} if isinstance(spec.task, Horovod) else {}
     named.update({f"input {directory.id}": str(directory.path) for directory in spec.inputs})
     for what, path in named.items():
-        mount, inside = _locate(path, there)
+        mount, inside = locate(path, there)
         if mount is not None and survey.has_file(mount, inside) is False:
-            yield f"{what} {path}: share {mount.share!r} has no {inside!r}: share.upload() it first"
+            then = Remedy("share.upload() it first", f"`batchhvd share upload {mount.share}` it first")
+            yield _with(f"{what} {path}: share {mount.share!r} has no {inside!r}", then)
 
 
-def _locate(path: str, mounts: Sequence[Mount]) -> tuple[Mount | None, str]:
+def locate(path: str, mounts: Sequence[Mount]) -> tuple[Mount | None, str]:
+    """Returns the mount that a path of a job lies on and the path in its share; None for any other path."""
     inside = path_of(path)
     for mount in sorted(mounts, key=lambda mount: -len(mount.path)):
         if inside is not None and _below(inside, mount.path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
 import os
 import platform
@@ -14,6 +15,10 @@ from importlib import metadata
 from attrs import frozen
 
 from batchhvd._version import __version__
+from batchhvd.errors import EngineMissingError, HorovodMissingError, SpecError
+
+ENGINES = ("processes", "slurm")
+"""The engines that come with batchhvd."""
 
 _CHECK_SECONDS = 180.0  # the check starts every installed Keras backend twice
 _PACKAGES = {
@@ -47,9 +52,69 @@ class CheckResult:
         return f"{mark} {self.what:<14} {self.found}" + (f"\n{'':17}fix it with: {self.fix}" if self.fix else "")
 
 
-def examine() -> list[CheckResult]:
-    """Runs all checks; starts Horovod on two ranks, which takes some seconds."""
-    return [_machine(), *_packages(), _backend(), _horovod(), _slurm(), _mpi()]
+def examine() -> Iterator[CheckResult]:
+    """Yields the result of each check as soon as it is known; starts Horovod on two ranks, which takes some seconds."""
+    yield from (_machine(), *_packages(), _backend())
+    yield _horovod()
+    yield from (_slurm(), _mpi())
+
+
+def glance() -> Iterator[CheckResult]:
+    """Yields the result of each check that takes no time: Horovod is looked for and not tried."""
+    yield from (_machine(), *_packages(), _backend(), _horovod_there(), _slurm(), _mpi())
+
+
+def refuse_engine(name: str, *, running: bool = False) -> None:
+    """Raises an error for an engine that cannot run here, before anything is started.
+
+    Args:
+        name: the engine's name.
+        running: whether a service runs already, whose engine has what it needs.
+
+    Raises:
+        SpecError: there is no such engine.
+        EngineMissingError: its programs are not installed.
+    """
+    module, own, _ = name.partition(":")
+    if name not in ENGINES and not (own and _can_import(module)):
+        near = difflib.get_close_matches(name, ENGINES, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        remedy = f"give --engine {' or '.join(ENGINES)}, or package.module:Class for one of your own{hint}"
+        raise SpecError(f"there is no engine {name!r}", remedy=remedy)
+    slurm = _slurm()
+    if name == "slurm" and not running and slurm.state != "ok":
+        raise EngineMissingError(f"the engine slurm is {slurm.found}; install it with {slurm.fix}", engine=name)
+
+
+def refuse_training(*, horovod: bool) -> None:
+    """Raises an error if this machine cannot train, before anything is started.
+
+    Args:
+        horovod: whether the training has several ranks.
+
+    Raises:
+        HorovodMissingError: something is not installed; the message has the command that installs it.
+    """
+    needed = [*_packages(), _backend(), *([_horovod_there()] if horovod else [])]
+    missing = [result for result in needed if result.state == "missing"]
+    if missing:
+        found = "; ".join(f"{result.what}: {result.found}" for result in missing)
+        fix = " && ".join(dict.fromkeys(result.fix for result in missing))
+        raise HorovodMissingError(f"this machine cannot train yet ({found}); fix it with: {fix}", remedy=fix)
+
+
+def _can_import(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _horovod_there() -> CheckResult:
+    found = _version("horovod")
+    if found or _can_import("horovod"):
+        return CheckResult("Horovod", "ok", f"{found} (not tried)".strip())
+    return CheckResult("Horovod", "missing", "not installed", f"{sys.executable} -m batchhvd.trainer.install")
 
 
 def healthy(results: Sequence[CheckResult]) -> bool:

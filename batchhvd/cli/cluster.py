@@ -106,10 +106,17 @@ def _spec(
 
 
 def _key(text: str) -> str:
+    import os
     from pathlib import Path
 
-    path = Path(text).expanduser()
-    return path.read_text(encoding="utf-8").strip() if path.is_file() else text
+    try:
+        return Path(os.path.expanduser(text)).read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return text
+    except (OSError, ValueError) as error:
+        if " " in text:  # a key, which no system takes for the path of a file
+            return text
+        raise click.BadParameter(f"{text!r} cannot be read: {error}", param_hint="--ssh-key") from error
 
 
 @cluster.command("resize")

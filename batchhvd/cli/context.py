@@ -32,13 +32,17 @@ class CliContext:
     subscription: str | None = None
     progress: bool = True
 
-    def session(self) -> Session:
-        """Returns a session; starts the local service if it does not run and no other endpoint is given."""
+    def session(self, engine: str | None = None) -> Session:
+        """Returns a session; starts the local service if it does not run and no other endpoint is given.
+
+        Args:
+            engine: the local service's engine, or None for the one that runs, else the default.
+        """
         import batchhvd
 
         if self.endpoint:
             return batchhvd.connect(self.endpoint, subscription=self.subscription)
-        return batchhvd.local(self.root)
+        return batchhvd.local(self.root, engine=engine) if engine else batchhvd.local(self.root)
 
     def console(self, *, stderr: bool = False) -> Console:
         """Returns the console for stdout or stderr."""

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from batchhvd.wire.facts.causes import CAUSE_OF_CODE, REMEDIES, Cause
+from batchhvd.wire.facts.causes import CAUSE_OF_CODE, Cause, remedy_of
+from batchhvd.wire.reasons import Reason
 
 if TYPE_CHECKING:
     from batchhvd import Job
@@ -23,8 +24,8 @@ def described(job: Job, error: JobFailedError) -> str:
 
 def next_step(job: Job) -> str:
     """Returns what to do about a job that failed, in commands."""
-    code = job.errors[0].code if job.errors else ""
-    remedy = REMEDIES[CAUSE_OF_CODE.get(code, Cause.UNKNOWN)]
+    first = job.errors[0] if job.errors else Reason("", "")
+    remedy = remedy_of(CAUSE_OF_CODE.get(first.code, Cause.UNKNOWN), first.details).named(job.name)
     return f"Next: {remedy.shell}\n`batchhvd job explain {job.name}` shows the evidence"
 
 

@@ -48,7 +48,9 @@ def described(command: Command) -> Command:
 
 @job.command("submit")
 @click.argument("file", type=click.Path(dir_okay=False))
-@click.option("-n", "--name", help="the job's name (default: the file's, without .json)")
+@click.option("-n", "--name", help="the job's name (default: the file's without .json, with the next number if taken)")
+@click.option("--rerun", is_flag=True, help="if the job NAME exists, keep it and run this one under the next number")
+@click.option("--replace", is_flag=True, help="if the job NAME exists, delete it first")
 @scope(*_HERE)
 @described
 @click.option("--follow", is_flag=True, help="show the log until the job ends, then exit with its exit code")
@@ -65,17 +67,28 @@ def submit(
     account: str | None,
     mounts: tuple[str, ...],
     follow: bool,
+    rerun: bool,
+    replace: bool,
 ) -> Job | None:
-    """Submits the job that FILE, a job.json, describes."""
-    from batchhvd.cli.spec_file import job_spec
+    """Submits the job that FILE, a job.json, describes.
 
+    A job that has ended is not started again unless --rerun or --replace says so.
+    """
+    from batchhvd.cli.spec_file import job_spec, told
+
+    if rerun and replace:
+        raise click.UsageError("give either --rerun or --replace")
     spec = job_spec(context, file, group, account, mounts)
     place = context.experiment(group, workspace, experiment)
     on = context.workspace(group, workspace).cluster(cluster)
-    made = place.create_job(name or Path(file).stem, spec, cluster=on)
+    wanted = name or Path(file).stem
+    with told():
+        made = place.create_job(wanted, spec, cluster=on, rerun=rerun or not (name or replace), replace=replace)
+    if made.name != wanted:
+        click.secho(f"job {wanted} exists; this run of it is job {made.name}", dim=True, err=True)
     if not follow:
         return made
-    _follow(context, made, "stdout.txt", cursor=0, bars=True)
+    follow_log(context, made, "stdout.txt", cursor=0, bars=True)
     _end(made)
     return None
 
@@ -109,7 +122,7 @@ def logs(
     """Shows a log file of the job NAME while it is written."""
     found = context.experiment(group, workspace, experiment).job(name)
     if follow:
-        _follow(context, found, file, cursor=cursor, bars=bars, output=output_directory)
+        follow_log(context, found, file, cursor=cursor, bars=bars, output=output_directory)
         return
     found.refresh()
     match = [one for one in found.files(output_directory) if one.name == file]
@@ -121,19 +134,48 @@ def logs(
     sys.stdout.buffer.flush()
 
 
-def _follow(context: CliContext, found: Job, file: str, *, cursor: int, bars: bool, output: str = "stdouterr") -> None:
-    """Shows a log; Ctrl-C does not end the job."""
+def follow_log(
+    context: CliContext,
+    found: Job,
+    file: str,
+    *,
+    cursor: int = 0,
+    bars: bool = True,
+    output: str = "stdouterr",
+    hint: bool = True,
+) -> None:
+    """Shows a log; Ctrl-C does not end the job.
+
+    Args:
+        context: how to show it.
+        found: the job.
+        file: the log's name.
+        cursor: the byte to start from.
+        bars: whether progress is shown as bars.
+        output: the output directory's id.
+        hint: whether Ctrl-C says how to resume.
+    """
     from batchhvd.views import terminal
 
     spec, live = found.refresh().spec, context.progress and bars
-    with terminal.Follower(context.console(), ranks=spec.ranks if spec else None, live=live) as follower:
+    with terminal.Follower(context.console(), ranks=spec.ranks, live=live) as follower:
         stream = found.stream(file, output=output, cursor=cursor, report=follower.say)
         try:
+            if spec.preparation and file == "stdout.txt" and not cursor and _comes(found):
+                follower.prepare(spec.preparation, found.stream_preparation(report=follower.say))
             for text in stream:
                 follower.write(text)
         except KeyboardInterrupt:
-            click.secho(f"\nthe job continues; resume the log with --cursor {stream.cursor}", fg="yellow", err=True)
+            if hint:
+                text = f"\nthe job continues; resume the log with --cursor {stream.cursor}"
+                click.secho(text, fg="yellow", err=True)
             raise
+
+
+def _comes(found: Job) -> bool:
+    """Says whether a job's preparation runs or is still to run."""
+    found.describe()  # looks
+    return not found.is_prepared
 
 
 def _end(found: Job) -> None:
@@ -212,8 +254,6 @@ def export(context: CliContext, name: str, file: str, **where: str) -> None:
     import json
 
     spec = context.experiment(**where).job(name).refresh().spec
-    if spec is None:
-        return
     if file != "-":
         spec.write(file)
         return

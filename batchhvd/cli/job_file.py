@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,10 +14,13 @@ from batchhvd.cli.context import CliContext, scope, with_context
 from batchhvd.cli.job import described
 from batchhvd.cli.printing import Format, formatted
 
+if TYPE_CHECKING:
+    from batchhvd import Experiment
+
 
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False))
-@click.option("-n", "--name", help="the name that the job would have (default: the file's, without .json)")
+@click.option("-n", "--name", help="the name that the job would have (default: as for job submit)")
 @scope("group", "workspace", "experiment")
 @described
 @formatted
@@ -42,10 +46,21 @@ def plan(
 
     spec = job_spec(context, file, group, account, mounts)
     on = context.workspace(group, workspace).cluster(cluster)
-    made = context.experiment(group, workspace, experiment).plan_job(name or Path(file).stem, spec, cluster=on)
-    form.show(made)
+    place = context.experiment(group, workspace, experiment)
+    made = place.plan_job(name or _free_name(place, Path(file).stem), spec, cluster=on)
+    form.show(made.for_shell())
     if not made.good:
         raise click.exceptions.Exit(1)
+
+
+def _free_name(place: Experiment, name: str) -> str:
+    """Returns the name that ``job submit`` would give a job of this file."""
+    from batchhvd import BadRequestError
+
+    try:
+        return place.next_name(name) if place.job(name).exists() else name
+    except BadRequestError:  # no job can have it: the plan says so
+        return name
 
 
 @click.command()

@@ -1,7 +1,7 @@
 """The command line: the verbs of the Python classes; prints tables for people, JSON for programs.
 
 Exit codes: 0 done; 1 rejected or failed; 2 wrong arguments or a wrong file; 3 not found; 4 the service does not answer;
-5 timed out; 130 interrupted. ``job wait`` and ``job submit --follow`` end with the job's own exit code.
+5 timed out; 130 interrupted. ``run``, ``job wait`` and ``job submit --follow`` end with the job's own exit code.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from batchhvd._version import __version__
 from batchhvd.cli import (
     cluster,
     doctor,
-    experiment,
     group,
     job,
     job_file,
+    script,
     service,
     share,
     storage,
@@ -45,7 +45,7 @@ class InOrder(click.Group):
     cls=InOrder,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 done, 1 rejected or failed, 2 wrong arguments or file, 3 not found, 4 no answer, "
-    "5 timed out, 130 interrupted. job wait and job submit --follow end with the job's own.",
+    "5 timed out, 130 interrupted. run, job wait and job submit --follow end with the job's own.",
 )
 @click.version_option(__version__, prog_name="batchhvd")
 @click.option("--root", envvar="BATCHHVD_ROOT", show_envvar=True, help="the local service's folder")
@@ -74,13 +74,16 @@ def main_group(
 for command in (
     service.serve,
     service.status,
+    service.prune,
+    service.emulate,
     tutorial.tutorial,
     doctor.doctor,
+    script.run,
     job_file.plan,
     job_file.export,
     group.group,
     workspace.workspace,
-    experiment.experiment,
+    workspace.experiment,
     cluster.cluster,
     storage.storage,
     share.share,
@@ -121,8 +124,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
         click.secho("interrupted", fg="yellow", err=True)
         return INTERRUPTED
     except BatchHvdError as error:
-        click.secho(f"batchhvd: {error}", fg="red", err=True)
+        click.secho(f"batchhvd: {error.shell or error}", fg="red", err=True)
         return code_of(error)
+    except OSError as error:  # of a file that the command line names; the service's are among those above
+        place = f" {error.filename}" if error.filename else ""
+        click.secho(f"batchhvd: cannot use{place}: {error.strerror or error}", fg="red", err=True)
+        return FAILED
     return code if isinstance(code, int) else 0
 
 

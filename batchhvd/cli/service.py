@@ -1,10 +1,14 @@
-"""``serve`` and ``status``: the local service as a process, and its contents."""
+"""``serve``, ``status``, ``prune`` and ``emulate``: the local service, its contents, its file service alone."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +18,13 @@ from batchhvd.cli.context import CliContext, with_context
 from batchhvd.cli.printing import shown
 
 if TYPE_CHECKING:
+    from batchhvd import Experiment, Job
     from batchhvd.wire.local_service import LocalService
 
 NOT_RUNNING = 4
+_AGE = re.compile(r"(\d{1,6})([hdw])", re.ASCII)
+_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+_AT_ONCE = 8  # deletions that are under way at the same time
 
 
 @click.command()
@@ -42,8 +50,10 @@ NOT_RUNNING = 4
     "--idle", type=click.FloatRange(0), default=0, metavar="SECONDS", help="end after being idle for this long"
 )
 @click.option("--tls", is_flag=True, help="also serve https, and act as the proxy for Azure's host names")
+@click.option("--recover", is_flag=True, help="put a damaged database aside, and start with what can be read from it")
 @click.option("--detach", is_flag=True, help="return as soon as the service answers")
 @click.option("--stop", is_flag=True, help="stop the running service")
+@click.option("--new-token", is_flag=True, help="replace the service's token; the old one is refused from then on")
 @with_context
 def serve(
     context: CliContext,
@@ -54,8 +64,10 @@ def serve(
     port: int,
     idle: float,
     tls: bool,
+    recover: bool,
     detach: bool,
     stop: bool,
+    new_token: bool,
 ) -> None:
     """Runs the local service until Ctrl-C.
 
@@ -67,8 +79,11 @@ def serve(
     if stop:
         click.echo("ended" if local_service.stop(root) else f"no service runs in {root}", err=True)
         return
+    if new_token:
+        _renew(root)
+        return
     options = ["--engine", engine, "--prepare", prepare, "--port", str(port), "--idle", str(idle)]
-    options += ["--tls"] if tls else []
+    options += [*(["--tls"] if tls else []), *(["--recover"] if recover else [])]
     options += [f"--option={setting}" for setting in engine_options]
     options += [f"--allow-directory={directory}" for directory in directories]
     process = local_service.start(root, *options, attached=not detach)
@@ -81,6 +96,17 @@ def serve(
         raise
     if code:
         raise click.exceptions.Exit(code)
+
+
+def _renew(root: str) -> None:
+    """Replaces the token: the running service heeds its file with the next request, so nothing is restarted."""
+    from batchhvd.wire import local_service
+
+    code = local_service.start(root, "--new-token", attached=True).wait()
+    if code:
+        raise click.exceptions.Exit(code)
+    now = "the service that runs heeds it" if local_service.find(root) else "the next service will heed it"
+    click.echo(f"{root} has a new token, and {now}; the old one opens nothing any more", err=True)
 
 
 def _announce(process: subprocess.Popen[bytes], root: str) -> None:
@@ -117,7 +143,7 @@ def _root(context: CliContext) -> str:
 def status(context: CliContext, page: bool) -> list[dict[str, str]] | None:
     """Lists the clusters and jobs of the local service.
 
-    Starts nothing; ends with exit code 4 if no service runs. The link of --open contains the token: keep it secret.
+    Starts nothing; ends with exit code 4 if no service runs. The link of --open works once, for five minutes.
     """
     from batchhvd.wire import local_service
 
@@ -138,10 +164,14 @@ def status(context: CliContext, page: bool) -> list[dict[str, str]] | None:
 def _open(found: LocalService) -> None:
     """Prints the link to the page, and opens it in a browser if stdout is a terminal.
 
-    The browser gets a file that redirects to the page, because every user of the machine can see its arguments.
+    The browser gets a file that redirects to the page, because every user of the machine can see its arguments, and
+    could be the first to use the link.
     """
-    token = (Path(found.root) / "token").read_text(encoding="ascii").strip()
-    link = f"{found.endpoint}/#{token}"
+    from batchhvd.wire.connection import Connection
+    from batchhvd.wire.facts.identity import SUBSCRIPTION
+    from batchhvd.wire.page_link import page_link
+
+    link = page_link(Connection(found.endpoint, SUBSCRIPTION, root=found.root))
     click.echo(link)
     if sys.stdout.isatty():
         import webbrowser
@@ -174,3 +204,90 @@ def _inventory(context: CliContext) -> list[dict[str, str]]:
                     how = {"state": job.state, "about": "; ".join(map(str, job.errors))}
                     rows.append({"kind": "job", "name": f"{place}/{experiment.name}/{job.name}", **how})
     return rows
+
+
+def _age(_context: click.Context, _parameter: click.Parameter, value: str | None) -> timedelta | None:
+    found = None if value is None else _AGE.fullmatch(value)
+    if value is not None and found is None:
+        raise click.BadParameter(f"{value!r} is not an age such as 12h, 30d or 8w")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else None
+
+
+@click.command()
+@click.option("--older", "age", callback=_age, metavar="AGE", help="jobs that ended longer ago than this: 12h, 30d, 8w")
+@click.option(
+    "--keep", type=click.IntRange(0), metavar="N", help="jobs other than the N that ended last in their experiment"
+)
+@click.option("--dry-run", is_flag=True, help="only list what would be deleted")
+@with_context
+def prune(context: CliContext, age: timedelta | None, keep: int | None, dry_run: bool) -> None:
+    """Deletes finished jobs of all groups, with the folders that the service keeps for them.
+
+    With both --older and --keep, a job is deleted only if both permit it. Output files on shares stay.
+    """
+    if age is None and keep is None:
+        raise click.UsageError("say what to delete: --older AGE, --keep N, or both")
+    before = None if age is None else datetime.now(timezone.utc) - age
+    found = [job for experiment in _experiments(context) for job in _prunable(experiment, before, keep or 0)]
+    for job in found if dry_run else ():
+        ended = f"{job.ended:%Y-%m-%d %H:%M}" if job.ended else "at an unknown time"
+        click.echo(
+            f"{job.group.name}/{job.workspace.name}/{job.experiment.name}/{job.name}  {job.state}, ended {ended}"
+        )
+    if not dry_run:
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(lambda job: job.delete(), found))
+    click.echo(f"{'would delete' if dry_run else 'deleted'} {len(found)} finished jobs", err=True)
+
+
+def _experiments(context: CliContext) -> Iterator[Experiment]:
+    for group in context.session().groups():
+        for workspace in group.workspaces():
+            yield from workspace.experiments()
+
+
+def _prunable(experiment: Experiment, before: datetime | None, keep: int) -> list[Job]:
+    """Returns an experiment's finished jobs that may go, the last to end first."""
+    from batchhvd.wire.facts.states import ENDED
+
+    ended = sorted((job for job in experiment.jobs() if job.state in ENDED), key=_end, reverse=True)
+    return [job for job in ended[keep:] if before is None or _end(job) < before]
+
+
+def _end(job: Job) -> datetime:
+    """Returns when a job ended; one that does not say so ended long ago."""
+    return job.ended or datetime.min.replace(tzinfo=timezone.utc)
+
+
+@click.group()
+def emulate() -> None:
+    """Runs one part of the service for tests of other programs."""
+
+
+@emulate.command("files")
+@click.option("--host", default="127.0.0.1", show_default=True, help="the address to listen on")
+@click.option("--port", type=click.IntRange(0, 65535), default=10003, show_default=True, help="the port; 0: a free one")
+@click.option(
+    "--folder",
+    type=click.Path(file_okay=False, resolve_path=True),
+    help="where to keep the shares (default: a temporary folder, deleted at the end)",
+)
+@click.option(
+    "--accounts",
+    envvar="AZURITE_ACCOUNTS",
+    show_envvar=True,
+    default="",
+    metavar="NAME:KEY;…",
+    help="the accounts (default: devstoreaccount1 with its published key)",
+)
+@click.option("--soft-delete-days", type=click.IntRange(0, 365), default=0, help="keep deleted shares for so long")
+@click.option("--silent", is_flag=True, help="print the connection strings only")
+def emulate_files(host: str, port: int, folder: str | None, accounts: str, soft_delete_days: int, silent: bool) -> None:
+    """Serves Azure Files in the foreground until Ctrl-C, and prints a connection string."""
+    arguments = ["--host", host, "--port", str(port), "--soft-delete-days", str(soft_delete_days)]
+    arguments += ["--folder", folder] if folder else []
+    arguments += ["--accounts", accounts] if accounts else []
+    arguments += ["--silent"] if silent else []
+    sys.stdout.flush()
+    # In place of this process, which has loaded what the emulator does not need.
+    os.execv(sys.executable, [sys.executable, "-m", "batchhvd.service.emulate", *arguments])

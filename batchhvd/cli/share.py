@@ -62,9 +62,14 @@ def files(context: CliContext, name: str, folder: str, group: str, account: str,
 @click.option("--to", default="", help="the folder in the share, or the file's new path")
 @with_context
 def upload(context: CliContext, name: str, source: str, to: str, group: str, account: str) -> None:
-    """Copies a file, a folder or a pattern to share NAME; files that have not changed are skipped."""
+    """Copies a file, a folder or a pattern to share NAME; files that have not changed are skipped.
+
+    Files found by a pattern keep their folders. Links to folders, and what is not a file, are left out and named.
+    """
+    from batchhvd.cli.spec_file import told
+
     found = context.storage(group, account).share(name)
-    with _bar(context, source) as progress:
+    with told(), _bar(context, source) as progress:
         done = found.upload(source, to=to, progress=progress)
     click.echo(str(done), err=True)
 
@@ -92,9 +97,17 @@ def _bar(context: CliContext, name: str) -> Iterator[Callable[[int, int], None] 
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task(name, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+    progress = Progress(*columns, console=console, transient=True)
+    task = progress.add_task(name, total=None)
+
+    def show(done: int, total: int) -> None:
+        progress.start()  # not before there is something to show: warnings come first
+        progress.update(task, completed=done, total=total)
+
+    try:
+        yield show
+    finally:
+        progress.stop()
 
 
 common(

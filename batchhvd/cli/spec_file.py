@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -18,12 +19,21 @@ Spec = TypeVar("Spec")
 
 def spoken(read: Callable[[], Spec]) -> Spec:
     """Returns what ``read`` returns, after printing its warnings on stderr."""
+    with told():
+        return read()
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Prints each warning on stderr as soon as it is given, a line each."""
+
+    def tell(message: Warning | str, *_: object, **__: object) -> None:
+        click.secho(f"warning: {message}", fg="yellow", err=True)
+
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # the spec keeps them
-        spec = read()
-    for warning in getattr(spec, "warnings", ()):
-        click.secho(f"warning: {warning}", fg="yellow", err=True)
-    return spec
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = tell
+        yield
 
 
 def job_spec(context: CliContext, path: str, group: str, account: str | None, mounts: tuple[str, ...]) -> JobSpec:

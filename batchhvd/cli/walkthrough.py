@@ -5,6 +5,7 @@ It is written as a user would write it: with the public names only, step by step
 
 from __future__ import annotations
 
+import difflib
 import shlex
 import signal
 import threading
@@ -19,6 +20,7 @@ from rich.markup import escape
 
 import batchhvd
 from batchhvd import FileShare, Horovod, Job, JobSpec, ResourceGroup, Session
+from batchhvd.cli import checkup
 from batchhvd.cli.failure import described
 from batchhvd.errors import BatchHvdError, JobFailedError, SpecError
 from batchhvd.logs.progress import Progress
@@ -27,6 +29,7 @@ from batchhvd.wire import local_service
 
 SCRIPT = Path(__file__).parents[1] / "trainer" / "cifar_cnn_distributed.py"
 MODEL = "keras_cifar10_trained_model.h5"
+DATASETS = ("digits", "cifar10")  # as in trainer/data.py, which needs the trainer's packages
 INTERRUPTED = 130  # the shell's code for Ctrl-C
 
 
@@ -111,13 +114,13 @@ def run(options: TutorialOptions, console: Console, *, live: bool = True) -> int
     Raises:
         BatchHvdError: a step failed; a failed job is shown and does not raise.
     """
-    _check(options)
     root = options.root.expanduser().absolute()
-    console.print(f"[bold]Batch AI and Horovod:[/bold] {options.dataset} on {options.nodes} nodes", highlight=False)
     found = local_service.find(root)
+    check(options, running=found is not None)
+    console.print(f"[bold]Batch AI and Horovod:[/bold] {options.dataset} on {options.nodes} nodes", highlight=False)
     if found and found.engine != options.engine:
         problem = f"a service with engine {found.engine} runs in {root} (process {found.pid})"
-        raise SpecError(problem, remedy="stop it with `batchhvd serve --stop`, or give another --root")
+        raise SpecError(problem, remedy=f"stop it with `batchhvd --root {root} serve --stop`, or give another --root")
     with ExitStack() as ending:
         try:
             return _tutorial(options, root, StepPrinter(console, live), live, ending)
@@ -130,12 +133,40 @@ def run(options: TutorialOptions, console: Console, *, live: bool = True) -> int
                 local_service.stop(root)
 
 
-def _check(options: TutorialOptions) -> None:
+def check(options: TutorialOptions, *, running: bool = False) -> None:
+    """Refuses what cannot succeed, before anything is created.
+
+    Args:
+        options: what to run.
+        running: whether a service runs already, with an engine that works.
+
+    Raises:
+        SpecError: an option is wrong.
+        EngineMissingError: the programs of the engine are not installed.
+        HorovodMissingError: this machine cannot train.
+    """
     if not options.script.is_file():
         raise SpecError(f"the script {options.script} does not exist", remedy="give the path of a Python file")
     if options.data is not None and not options.data.is_dir():
         raise SpecError(
             f"the folder {options.data} does not exist", remedy="give the folder that holds cifar-10-batches-py"
+        )
+    checkup.refuse_engine(options.engine, running=running)
+    if options.script == SCRIPT:
+        _check_dataset(options.dataset)
+        if options.engine == "processes":  # another engine's nodes have an environment of their own
+            checkup.refuse_training(horovod=options.nodes > 1)
+
+
+def _check_dataset(name: str) -> None:
+    if name.endswith(".npz"):
+        if not Path(name).is_file():
+            raise SpecError(f"the file {name} does not exist", remedy="give a file that every node can read")
+    elif name not in DATASETS:
+        near = difflib.get_close_matches(name, DATASETS, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise SpecError(
+            f"there is no data set {name!r}", remedy=f"give --dataset {' or '.join(DATASETS)}, or an .npz file{hint}"
         )
 
 
@@ -216,7 +247,8 @@ def _spec(options: TutorialOptions, share: FileShare) -> JobSpec:
     mount = share.mount("myshare")
     args = [f"--dir={mount / 'cifar'}"]
     if options.script == SCRIPT:
-        args += ["--dataset", shlex.quote(options.dataset)]
+        own = options.dataset.endswith(".npz")
+        args += ["--dataset", shlex.quote(str(Path(options.dataset).absolute()) if own else options.dataset)]
         args += ["--data-dir", shlex.quote(str(options.data.absolute()))] if options.data else []
         args += ["--epochs", str(options.epochs)] if options.epochs else []
     task = Horovod(script=mount / f"cifar/{options.script.name}", args=" ".join(args))

@@ -1,4 +1,4 @@
-"""``workspace``: create, show, list, delete."""
+"""``workspace`` and ``experiment``: create, show, list, delete."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from batchhvd.cli.printing import shown
 from batchhvd.cli.verb import common, tags_option
 
 if TYPE_CHECKING:
-    from batchhvd import Workspace
+    from batchhvd import Experiment, Workspace
 
 
 @click.group()
@@ -36,4 +36,27 @@ common(
     ("group",),
     lambda context, group, name: context.workspace(group, name),
     lambda context, group: context.group(group).workspaces(),
+)
+
+
+@click.group()
+def experiment() -> None:
+    """Experiments: jobs that belong together."""
+
+
+@experiment.command("create")
+@click.argument("name")
+@scope("group", "workspace")
+@shown
+@with_context
+def create_experiment(context: CliContext, name: str, group: str, workspace: str) -> Experiment:
+    """Creates the experiment NAME, or shows it if it exists."""
+    return context.workspace(group, workspace).create_experiment(name)
+
+
+common(
+    experiment,
+    ("group", "workspace"),
+    lambda context, group, workspace, name: context.experiment(group, workspace, name),
+    lambda context, group, workspace: context.workspace(group, workspace).experiments(),
 )

@@ -19,6 +19,7 @@ from attrs import frozen
 
 from batchhvd.engines import records
 from batchhvd.engines.base import Launch, Status, StopReason, Task, TaskState
+from batchhvd.engines.unchanged import Unchanged
 from batchhvd.errors import EngineError, EngineMissingError
 from batchhvd.node import archive
 from batchhvd.node.document import NodeRecord, ProcessRecord
@@ -119,7 +120,7 @@ class Processes:
             return Status(state=TaskState.LOST, reason=StopReason.NODE, error=f"nothing was started from {folder}")
         _reap(started["pid"])
         found = records.nodes(folder, started["nodes"])
-        runners = _runners(folder, found)
+        runners = _runners(started, found)
         for index, record in enumerate(found):
             if not _is_alive(runners[index]):
                 found[index] = record if has_ended(record) else _lost(folder, index)
@@ -162,17 +163,22 @@ def _start(task: Task) -> int:
     return os.posix_spawn(command[0], command, os.environ, file_actions=actions, setsid=True)
 
 
-def _runners(folder: Path, found: Sequence[NodeRecord | None]) -> list[ProcessRecord]:
+def _runners(starter: ProcessRecord, found: Sequence[NodeRecord | None]) -> list[ProcessRecord]:
     """Returns the process that must be alive for each node: its guard, or before that what starts it."""
-    starter = _started(folder)
     return [record["guard"] if record and "guard" in record else starter for record in found]
 
 
 def _started(folder: Path) -> StarterRecord:
     """Returns what started a task's nodes, and how many there are; zeros if nothing did."""
+    return _STARTERS(folder) or {"pid": 0, "ticks": 0, "nodes": 0}
+
+
+def _read_starter(folder: Path) -> StarterRecord | None:
     shape = {"pid": is_count, "ticks": is_ticks, "nodes": is_count}
-    found: StarterRecord | None = read_record(folder / "processes.json", shape)  # type: ignore[assignment]
-    return found or {"pid": 0, "ticks": 0, "nodes": 0}
+    return read_record(folder / "processes.json", shape)  # type: ignore[return-value]
+
+
+_STARTERS = Unchanged(lambda folder: f"{folder}/processes.json", _read_starter)
 
 
 def _is_alive(process: ProcessRecord) -> bool:

@@ -6,18 +6,31 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from batchhvd.engines.base import Status, TaskState
+from batchhvd.engines.unchanged import Unchanged
 from batchhvd.node.document import NodeRecord, StopRecord
 from batchhvd.node.guard import complete
-from batchhvd.node.records import declare, has_ended, read_node
-from batchhvd.node.records import read_stop as stop
+from batchhvd.node.records import declare, has_ended, read_node, read_stop
 from batchhvd.node.state import NodeState, StopReason
 
 __all__ = ["complete", "declare", "nodes", "status", "stop"]
 
 
 def nodes(folder: Path, count: int) -> list[NodeRecord | None]:
-    """Returns the record of each node, None for those that have not begun."""
-    return [read_node(folder, index) for index in range(count)]
+    """Returns the record of each node, None for those that have not begun; nobody may change them."""
+    return [_NODES((folder, index)) for index in range(count)]
+
+
+def stop(folder: Path) -> StopRecord | None:
+    """Returns why a task was stopped, None if it was not; nobody may change it."""
+    return _STOPS(folder)
+
+
+def _node(key: tuple[Path, int]) -> NodeRecord | None:
+    return read_node(*key)
+
+
+_NODES = Unchanged(lambda key: f"{key[0]}/node-{key[1]}.json", _node)
+_STOPS = Unchanged(lambda folder: f"{folder}/stop.json", read_stop)
 
 
 def status(stop: StopRecord | None, records: Sequence[NodeRecord | None], *, attempt: int = 1) -> Status:

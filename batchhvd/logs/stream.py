@@ -193,13 +193,11 @@ class LogStream(Iterator[str]):
 
     def _check_time(self) -> None:
         if self._left() <= 0:
-            waited = self._limit
+            waited, state = self._limit, self._log.describe()
+            what = f"followed the log for {waited:.0f} s, and the job has not ended: {state}"
             raise WaitTimeoutError(
-                f"followed the log for {waited:.0f} s, and the job has not ended: {self._log.describe()}. "
-                f"Continue with stream(cursor={self.cursor})",
-                last_state=self._log.describe(),
-                waited=waited,
-            )
+                f"{what}. Continue with stream(cursor={self.cursor})", last_state=state, waited=waited
+            ).told(f"{what}. Continue with --cursor {self.cursor}")
 
     def _say(self, line: str) -> None:
         if self._report is not None and line != self._said:

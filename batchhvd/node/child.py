@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from batchhvd.node.document import RankRecord
     from batchhvd.node.output import LogFile
 
+# What a rank of Horovod says that fails because another one is gone.
+_LOST = re.compile(r"HorovodInternalError|has been shut down|Connection (closed|reset) by peer")
 _OUT_OF_MEMORY = re.compile(r"^(MemoryError|.*std::bad_alloc)", flags=re.MULTILINE)
 
 
@@ -88,6 +90,24 @@ class Child:
     def seconds_over(self) -> float:
         """How many seconds ago it ended; 0 while it runs."""
         return 0.0 if self.ended_at is None else time.monotonic() - self.ended_at
+
+    @property
+    def how(self) -> str:
+        """How it ended, in words."""
+        number = (self.exit or 0) - 128  # the shell of the job's command ends with this code if its child was killed
+        if number in signal.valid_signals():
+            return f"was killed by {signal.Signals(number).name}"
+        return f"ended with exit code {self.exit}"
+
+    @property
+    def is_victim(self) -> bool:
+        """Whether it says that it fails because another rank is gone."""
+        return _LOST.search("\n".join(self.record["tail"])) is not None
+
+    @property
+    def last_output(self) -> str:
+        """The last part of what it wrote."""
+        return self._last.decode("utf-8", "replace")
 
     def ended(self, status: int, killed_by_us: bool) -> None:
         """Records how it ended, from the kernel's wait status."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from batchhvd.node.child import Child
 from batchhvd.node.journal import Journal
 from batchhvd.node.meeting import Meeting
-from batchhvd.node.output import LogFile
+from batchhvd.node.output import LogFile, keep, moment
 from batchhvd.node.place import TaskPlace, expand, horovod_variables
 from batchhvd.node.processes import end_all
 from batchhvd.node.records import has_ended, node_path, read_node, read_task
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from batchhvd.node.sandbox.view import MachineView
 
 _DOUBT = 0.3  # seconds; see Supervisor
+_SHOWN = 20  # names of files in a line of the log
 
 
 class Node:
@@ -60,6 +61,7 @@ class Node:
             grace=task.get("grace") or GRACE,
         )
         self._preparation: Preparation | None = None
+        self._began: int | None = None  # when the ranks were started
 
     @property
     def view(self) -> MachineView | None:
@@ -110,6 +112,7 @@ class Node:
         self._name_hosts()
         meeting = Meeting(self.place, self.supervisor)
         where = meeting.find() if self.place.is_horovod and sum(self.place.ranks) > 1 else {}
+        self._began = moment(self.place.temporary)
         for rank, local, command in self.place.commands():
             self._start_rank(rank, local, command, where)
         meeting.open()  # only now: children must be created while there is one thread
@@ -173,6 +176,21 @@ class Node:
     def _finish(self) -> None:
         """Ends all remaining processes of this node and completes the record."""
         end_all(os.getpid())
+        if self._began is not None:
+            self._keep_work(self._began)
         if self._preparation is not None:
             self._preparation.close()
         self.journal.end()
+
+    def _keep_work(self, began: int) -> None:
+        """Moves what the ranks have left in their working directory beside the logs; the directory will be removed."""
+        free = (self.logs / f"work-{self.place.name}{number}" for number in ("", *(f"-{n}" for n in range(2, 1000))))
+        target = next(path for path in free if not path.exists())
+        try:
+            names = keep(self.place.temporary, target, began)
+        except OSError as error:
+            self.journal.note(f"what the ranks left in {self.place.temporary} cannot be kept: {error}")
+            return
+        if names:
+            shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+            self.journal.note(f"the working directory is removed; its files are kept in {target.name}: {shown}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +29,19 @@ class LogFile:
                 data = data[os.write(self.descriptor, data) :]
         finally:
             fcntl.lockf(self.descriptor, fcntl.LOCK_UN)
+
+
+class TwinLog(LogFile):
+    """A log file whose content goes to a second one as well, as it comes."""
+
+    def __init__(self, path: Path, other: LogFile) -> None:
+        super().__init__(path)
+        self.other = other
+
+    def write(self, data: bytes) -> None:
+        """Appends data to both."""
+        super().write(data)
+        self.other.write(data)
 
 
 class OutputPipe:
@@ -92,3 +106,39 @@ def whole(data: bytes) -> int:
 def last_lines(data: bytes | bytearray) -> list[str]:
     """Returns the last lines of an output as text; a carriage return ends a line too, as on a terminal."""
     return [line for line in bytes(data).decode("utf-8", "replace").splitlines() if line.strip()][-_TAIL:]
+
+
+def moment(folder: Path) -> int:
+    """Returns the time by the clock of a folder's file system, in nanoseconds."""
+    mark = folder / ".batchhvd-now"
+    mark.touch()
+    now = mark.stat().st_ctime_ns
+    mark.unlink()
+    return now
+
+
+def keep(folder: Path, target: Path, since: int) -> list[str]:
+    """Moves what was written in a folder since a moment to another folder, which must not exist yet.
+
+    Args:
+        folder: a working directory; what a preparation has left there before that moment stays.
+        target: created only if there is something to keep.
+        since: nanoseconds by the file system's clock, from ``moment``.
+
+    Returns:
+        The names of what was moved.
+    """
+    names = sorted(entry.name for entry in os.scandir(folder) if _is_newer(folder / entry.name, since))
+    for name in names:
+        target.mkdir(parents=True, exist_ok=True)
+        shutil.move(folder / name, target / name)
+    return names
+
+
+def _is_newer(path: Path, since: int) -> bool:
+    """Whether a file, or a file within a directory, was written since a moment."""
+    if path.is_symlink():  # one that leads out of the directory would lead to nothing
+        return not os.path.isabs(os.readlink(path)) and path.lstat().st_ctime_ns >= since
+    if path.is_dir():
+        return any(_is_newer(inner, since) for inner in path.iterdir())
+    return path.is_file() and path.stat().st_ctime_ns >= since

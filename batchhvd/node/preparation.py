@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from batchhvd.node.child import Child
-from batchhvd.node.output import LogFile
+from batchhvd.node.output import LogFile, TwinLog
 from batchhvd.node.processes import end_all
 from batchhvd.node.sandbox.layer import Layer, forget_old, layer_name
 from batchhvd.node.sandbox.mounting import mount, own_mounts, remove
@@ -136,13 +136,13 @@ class Preparation:
         done, name = layer.is_done, layer.path.name
         self.journal.note(f"the preparation is done already: {name}" if done else f"the layer is {name}")
         before = self._written()
-        code, tail = (0, list[str]()) if done else self._fill(layer)
+        code, tail = (0, list[str]()) if done else self._fill(layer, logs)
         if not done and not code and self._written() != before:
             layer = self._own = layer.moved()
             self.journal.note("it wrote into this job's own folders: it runs again for each node and each job")
         if not done and not code and not self.journal.is_stopped:
             layer.done.write_text(self.command, encoding="utf-8")
-        for log, text in zip(logs, layer.output(), strict=True):
+        for log, text in zip(logs, layer.output(), strict=True) if done else ():
             log.write(text)
         if code:
             layer.remove()
@@ -152,11 +152,14 @@ class Preparation:
         forget_old(self.layers)
         return code, tail
 
-    def _fill(self, layer: Layer) -> tuple[int, list[str]]:
+    def _fill(self, layer: Layer, logs: Sequence[LogFile]) -> tuple[int, list[str]]:
         layer.remove()  # what is left of a preparation that was killed
         layer.path.mkdir(mode=0o700)
         view = self._new_view(layer.changes, None)
-        code, tail = self._on_host([LogFile(layer.path / name) for name in ("stdout", "stderr")], view)
+        names = ("stdout", "stderr")  # of the layer, for the jobs that come later; the job's own show it as it comes
+        code, tail = self._on_host(
+            [TwinLog(layer.path / name, log) for name, log in zip(names, logs, strict=True)], view
+        )
         end_all(os.getpid())  # a daemon that it started would keep using the layer
         view.close()
         return code, tail

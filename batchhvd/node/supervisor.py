@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 GRACE = 3.0
 """Seconds between SIGTERM and SIGKILL, if the task does not say."""
+_VICTIM = 2.0  # seconds in which the rank is found that others have lost, perhaps by another node
 _BEAT = 0.2  # seconds between two looks at stop.json
 
 
@@ -120,7 +121,8 @@ class Supervisor:
 
     def is_sure(self, child: Child) -> bool:
         """Whether it is certain why a child has ended: by itself, unless this node is just being told to end."""
-        return child.exit == 0 or child.seconds_over >= self.doubt or self.journal.is_stopped
+        doubt = max(self.doubt, _VICTIM) if child.is_victim else self.doubt
+        return child.exit == 0 or child.seconds_over >= doubt or self.journal.is_stopped
 
     # -- output --
 
@@ -168,8 +170,8 @@ class Supervisor:
         child.close()
         if child.rank < 0:
             return
-        self.journal.note(f"rank {child.rank} ended with exit code {child.exit}")
-        if child.exit and self._stopping is None and self.suspect is None:
+        self.journal.note(f"rank {child.rank} {child.how}")
+        if child.exit and self._stopping is None and (self.suspect is None or _is_before(child, self.suspect)):
             self.suspect = child
         self.journal.save()
 
@@ -178,9 +180,11 @@ class Supervisor:
         child = self.suspect
         if child is None or not self.is_sure(child):
             return
+        if any(other.exit and not other.is_over and _is_before(other, child) for other in self.children):
+            return  # it failed first, and its output is still read
         self.suspect = None
         reason = StopReason.MEMORY if child.record["memory"] else StopReason.RANK
-        error = f"rank {child.rank} ended with exit code {child.exit}"
+        error = f"rank {child.rank} {child.how}"
         self.journal.fail(reason, error, rank=child.rank, code=child.exit, tail=child.record["tail"])
 
     # -- stopping --
@@ -211,3 +215,8 @@ class Supervisor:
         for child in self.children:
             child.signal_group(signal.SIGTERM)
             child.signal_group(signal.SIGCONT)
+
+
+def _is_before(child: Child, other: Child) -> bool:
+    """Whether a child rather than another one is why the ranks fail: it is not the victim, or it ended first."""
+    return (child.is_victim, child.ended_at or 0.0) < (other.is_victim, other.ended_at or 0.0)

@@ -1,9 +1,10 @@
-"""Watches for ranks that neither write nor compute, and finds out what they are doing."""
+"""Watches for ranks that neither write nor compute, and for those that others wait for; finds out what they do."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import time
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from batchhvd.node.child import Child
     from batchhvd.node.journal import Journal
 
+# What rank 0 of Horovod writes about ranks that it has waited for (horovod/common/stall_inspector.cc of 0.28.1).
+_MISSING = re.compile(r"more than (\d+) seconds\..*?Missing ranks:\n((?:\d+!?: \[[^\n]*\n?)+)", flags=re.DOTALL)
+_EAR = 2.0  # seconds between two looks at what the ranks have written
 _IDLE_SHARE = 0.1  # of a core; a rank below that only waits (Horovod's own thread takes a few percent)
 
 
@@ -35,6 +39,7 @@ class Watchdog:
         self.journal, self.children = journal, children
         self.limit, self.action = limit, action
         self.seen, self.warned = (0, 0.0), False
+        self.listened, self.missing = 0.0, ""
         self.begin()
 
     def begin(self) -> None:
@@ -43,6 +48,7 @@ class Watchdog:
 
     def look(self, now: float) -> None:
         """Checks what the ranks have done since the last look, and acts if they did nothing for too long."""
+        self._listen(now)
         limit = self.limit
         if limit is None or self.journal.record["state"] != NodeState.RUNNING:
             return
@@ -52,6 +58,17 @@ class Watchdog:
         if now - self.lively > limit and not self.warned and any(child.ended_at is None for child in self.children):
             self.warned = True
             self._stalled(limit)
+
+    def _listen(self, now: float) -> None:
+        """Notes for which ranks Horovod says that it waits."""
+        if now - self.listened < _EAR:
+            return
+        self.listened = now
+        for child in self.children:
+            text = missing_ranks(child.last_output)
+            if text not in ("", self.missing):
+                self.missing = text
+                self.journal.note(text)
 
     def _measure(self, now: float) -> None:
         written, spent = sum(child.written for child in self.children), cpu_seconds(descendants(os.getpid()))
@@ -75,6 +92,17 @@ class Watchdog:
         self.journal.note("the stacks of this node's ranks:")
         for pid in descendants(os.getpid()):
             self.journal.note(stacks(pid, last_chance))
+
+
+def missing_ranks(output: str) -> str:
+    """Returns the last that Horovod says in an output about ranks that others wait for, or ""."""
+    found = _MISSING.findall(output)
+    if not found:
+        return ""
+    seconds, lines = found[-1]
+    ranks = [line.partition(":")[0].rstrip("!") for line in lines.splitlines()]
+    which = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(ranks)}"
+    return f"the other ranks have waited for {which} for more than {seconds} s, says Horovod"
 
 
 def stacks(pid: int, last_chance: bool) -> str:

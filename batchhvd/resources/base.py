@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
+from functools import cache
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
-from attrs import define, field, frozen
+from attrs import NOTHING, define, field, fields, frozen
 
 from batchhvd.errors import NotFoundError, ResourceFailedError, SpecError, WaitTimeoutError
 from batchhvd.wire.facts.states import ProvisioningState
@@ -81,17 +82,17 @@ def _check_name(resource: Resource, _attribute: object, name: str) -> None:
 class Resource:
     """A handle to one resource of the service: equal by id, made of strings, usable in another process.
 
-    Creating a handle sends no request. Fields other than the name are empty until ``refresh``, or another method that
-    gets an answer, fills them.
+    Creating a handle sends no request. The first access to a field other than the name reads the resource, once;
+    ``refresh``, and every other method that gets an answer, fills the fields again.
 
     Attributes:
         name: its name.
-        provisioning: ``creating``, ``succeeded``, ``failed`` or ``deleting``; "" before the first answer.
+        provisioning: ``creating``, ``succeeded``, ``failed`` or ``deleting``.
     """
 
     _parent: Parent = field()
     name: str = field(validator=_check_name)
-    provisioning: str = field(default="", init=False)
+    provisioning: str = field(init=False)
     _document: Document = field(factory=dict, init=False)
 
     kind: ClassVar[str] = "resource"
@@ -107,8 +108,8 @@ class Resource:
 
     @property
     def document(self) -> Document:
-        """The resource as the service described it last, in the form of the wire; empty before the first answer."""
-        return self._document
+        """The resource as the service described it last, in the form of the wire; read on first access."""
+        return self._document or self.refresh()._document
 
     def refresh(self) -> Self:
         """Reads the resource from the service and fills its fields.
@@ -156,6 +157,18 @@ class Resource:
             return
         self.provisioning = ProvisioningState.DELETING
 
+    if not TYPE_CHECKING:  # a type checker knows the fields; to it, this would be any attribute
+
+        def __getattr__(self, name: str) -> object:
+            """Reads the resource on the first access to a field that only an answer fills.
+
+            Raises:
+                NotFoundError: it does not exist.
+            """
+            if name not in _filled(type(self)):
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return self.refresh().__dict__[name]
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Resource) and self._key() == other._key()
 
@@ -163,15 +176,17 @@ class Resource:
         return hash(self._key())
 
     def __repr__(self) -> str:
+        if not self._document:
+            return f"{type(self).__name__}({self.name!r}, not read yet)"
         facts = "".join(
             f", {name}={_plain(value)!r}" for name, value in self._facts().items() if value not in ("", None)
         )
         return f"{type(self).__name__}({self.name!r}{facts})"
 
     def _repr_html_(self) -> str:
-        from batchhvd.views.notebook import card
+        from batchhvd.views.notebook import card, unread
 
-        return card(self)
+        return card(self) if self._document else unread(self.name, self.kind)
 
     def __reduce__(self) -> tuple[type[Resource], tuple[Parent, str]]:
         return type(self), (self._parent, self.name)
@@ -203,12 +218,12 @@ class Resource:
             return None
         poller.wait(timeout)  # returns in silence when the time is over
         if not poller.done():
+            what = f"waited {timeout:.0f} s for {self.kind} {self.name!r} to be {verb}, and it has not finished"
             raise WaitTimeoutError(
-                f"waited {timeout:.0f} s for {self.kind} {self.name!r} to be {verb}, and it has not finished. "
-                "It continues by itself; check with exists() or refresh(), or try again with a longer timeout",
+                f"{what}. It continues by itself; check with exists() or refresh(), or try again with a longer timeout",
                 last_state="in progress",
                 waited=timeout,
-            )
+            ).told(f"{what}. It continues by itself; `batchhvd {self.kind.split()[0]} show {self.name}` shows it")
         return poller.result()
 
     def _created(self, start: Callable[[], Poller], timeout: float) -> Self:
@@ -260,6 +275,12 @@ class Resource:
         operations = self._connection.operations(known.client, known.group)
         started: Poller | None = getattr(operations, known.delete)(*self._path)
         return started
+
+
+@cache
+def _filled(kind: type[Resource]) -> frozenset[str]:
+    """Returns the names of the fields that an answer fills."""
+    return frozenset(known.name for known in fields(kind) if not known.init and known.default is NOTHING)
 
 
 def _plain(value: object) -> object:

@@ -50,7 +50,7 @@ class NodeCounts:
 
 @define(eq=False, repr=False, slots=False)
 class Cluster(Resource):
-    """A cluster; its fields are empty before the first answer.
+    """A cluster.
 
     Attributes:
         state: ``"resizing"`` or ``"steady"``.
@@ -61,12 +61,12 @@ class Cluster(Resource):
         errors: what the service reports as wrong with it.
     """
 
-    state: str = field(default="", init=False)
-    nodes: NodeCounts = field(factory=NodeCounts, init=False)
-    target: int | AutoScale = field(default=0, init=False)
-    vm_size: str = field(default="", init=False)
-    priority: str = field(default="", init=False)
-    errors: tuple[Reason, ...] = field(default=(), init=False)
+    state: str = field(init=False)
+    nodes: NodeCounts = field(init=False)
+    target: int | AutoScale = field(init=False)
+    vm_size: str = field(init=False)
+    priority: str = field(init=False)
+    errors: tuple[Reason, ...] = field(init=False)
 
     kind: ClassVar[str] = "cluster"
     _plural: ClassVar[str] = "clusters"
@@ -167,12 +167,12 @@ class Cluster(Resource):
 
     def _failure(self) -> ResourceFailedError:
         reasons = self._reasons() or [f"it has {self.nodes}"]
-        return ResourceFailedError(
-            f"cluster {self.name!r} will not be ready: {'; '.join(reasons)}. Ask its explain() for the reason, resize "
-            "it, or delete it and create it again",
-            resource=self.id,
-            reasons=reasons,
+        what = f"cluster {self.name!r} will not be ready: {'; '.join(reasons)}"
+        then = "resize it, or delete it and create it again"
+        error = ResourceFailedError(
+            f"{what}. Ask its explain() for the reason, {then}", resource=self.id, reasons=reasons
         )
+        return error.told(f"{what}. `batchhvd cluster explain {self.name}` shows the reason; {then}")
 
     def _create(self, spec: ClusterSpec, keys: Mapping[str, str], timeout: float) -> Self:
         body = evolve(spec, user=spec.user or _ADMINISTRATOR)._request(keys)

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from attrs import define
+from attrs import define, evolve
 
 from batchhvd.advice import plan
 from batchhvd.advice.plan import Plan
+from batchhvd.errors import ConflictError, SpecError
+from batchhvd.resources import runs
 from batchhvd.resources.base import Listing, Operations, Resource, children
 from batchhvd.resources.cluster import Cluster
 from batchhvd.resources.job import Job
 from batchhvd.resources.storage_account import find_account
 from batchhvd.resources.survey import Survey
 from batchhvd.spec.job import JobSpec
+from batchhvd.wire.facts.documents import Body
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from batchhvd.resources.group import ResourceGroup
     from batchhvd.resources.workspace import Workspace
+
+
+_TRIES = 5  # to find a number that no other program takes
 
 
 @define(eq=False, repr=False, slots=False)
@@ -42,25 +49,59 @@ class Experiment(Resource):
         """The resource group that it belongs to."""
         return self.workspace.group
 
-    def create_job(self, name: str, spec: JobSpec, *, cluster: Cluster, timeout: float = 600.0) -> Job:
-        """Submits a job, or returns the existing one with the same content; it waits in the queue until nodes are free.
+    def create_job(
+        self,
+        name: str | None,
+        spec: JobSpec,
+        *,
+        cluster: Cluster,
+        rerun: bool = False,
+        replace: bool = False,
+        timeout: float = 600.0,
+    ) -> Job:
+        """Submits a job; it waits in the queue until nodes are free.
 
-        The keys of the storage accounts that it mounts are looked up and sent along; the spec does not keep them.
+        A job of this name that has ended is not started again unless ``rerun`` or ``replace`` says so. One that has not
+        ended is returned, with a warning, if it has the same specification and its files have not changed.
+
+        The keys of the storage accounts that it mounts are looked up and sent along; the spec does not keep them. The
+        checksums of its script and of other uploaded files that its command lines name are kept in ``spec.content``.
 
         Args:
-            name: its name.
+            name: its name; None for the experiment's with the next number, such as ``cifar-0007``.
             spec: what the job consists of.
             cluster: where it runs.
+            rerun: if a job of this name exists, keep it and run this one under the next number: ``cifar-0002`` after
+                ``cifar``.
+            replace: if a job of this name exists, delete it first; its ranks end, the files it wrote stay.
             timeout: seconds to wait for the service to accept it; ``Job.wait`` waits for the job.
 
         Raises:
             NotFoundError: a storage account that it mounts does not exist.
-            ConflictError: a job of this name exists with other content.
+            ConflictError: a job of this name exists and has ended, or has other content.
             BadRequestError: the service rejected the job; ``target`` names the field.
+            SpecError: both ``rerun`` and ``replace`` are given.
         """
-        body = spec._request(cluster.id, self._keys(spec))
-        job = Job(self, name)
-        return job._created(lambda: self._connection.batchai.jobs.begin_create(*job._path, parameters=body), timeout)
+        if rerun and replace:
+            raise SpecError("a job is either kept or replaced", remedy="give rerun or replace, not both")
+        accounts = {account: find_account(self.group, account) for account in spec._accounts()}
+        files = runs.content(spec, accounts)
+        body = spec._request(cluster.id, {account: found.read_key() for account, found in accounts.items()})
+        if name is not None:
+            job = Job(self, name)
+            exists = job.exists()
+            if exists and replace:
+                job.delete(timeout=timeout)
+            if not exists or replace:
+                return job._create(runs.noted(body, runs.notes(files)), timeout)
+            if not rerun:
+                return job._repeat(evolve(spec, content=files), body, timeout)
+        # Equal requests of two programs would be one job to the service.
+        return self._create_next(name or self.name, runs.noted(body, runs.notes(files, unique=True)), timeout)
+
+    def next_name(self, name: str) -> str:
+        """Returns the name that the next run of a job would have: ``cifar-0002`` after ``cifar``."""
+        return runs.next_name(name, (job.name for job in self.jobs()))
 
     def plan_job(self, name: str, spec: JobSpec, *, cluster: Cluster) -> Plan:
         """Says what a job would do and what would make it fail, without creating it.
@@ -83,8 +124,12 @@ class Experiment(Resource):
         """Lists the experiment's jobs."""
         return children(Job, self)
 
-    def _keys(self, spec: JobSpec) -> dict[str, str]:
-        return {name: find_account(self.group, name).read_key() for name in spec._accounts()}
+    def _create_next(self, name: str, body: Body, timeout: float) -> Job:
+        """Creates a run under the next number; another program may take that number at the same moment."""
+        for _ in range(_TRIES - 1):
+            with suppress(ConflictError):
+                return Job(self, self.next_name(name))._create(body, timeout)
+        return Job(self, self.next_name(name))._create(body, timeout)
 
     def _create(self, timeout: float) -> Self:
         return self._created(lambda: self._connection.batchai.experiments.begin_create(*self._path), timeout)

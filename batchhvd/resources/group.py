@@ -23,12 +23,12 @@ class ResourceGroup(Resource):
     """A resource group: everything in it is deleted together.
 
     Attributes:
-        location: its region, such as ``"eastus"``; "" before the first answer.
+        location: its region, such as ``"eastus"``.
         tags: its tags.
     """
 
-    location: str = field(default="", init=False)
-    tags: Mapping[str, str] = field(factory=dict, init=False)
+    location: str = field(init=False)
+    tags: Mapping[str, str] = field(init=False)
     kind: ClassVar[str] = "group"
     _plural: ClassVar[str] = "resource groups"
     _segment: ClassVar[str] = "/resourceGroups"
@@ -83,7 +83,7 @@ class ResourceGroup(Resource):
         return children(StorageAccount, self)
 
     def _place(self) -> str:
-        return self.location or self.refresh().location
+        return self.location
 
     def _create(self, location: str, tags: Mapping[str, str]) -> Self:
         body = {"location": location, "tags": dict(tags)}

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Iterator
 from datetime import datetime
+from fnmatch import fnmatch
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from attrs import define, field
@@ -13,13 +17,18 @@ from batchhvd.advice.explain import ClusterFacts, JobFacts, Verdict
 from batchhvd.errors import JobFailedError, ServiceError, SpecError
 from batchhvd.logs.progress import Progress, ProgressReader
 from batchhvd.logs.stream import LogStream
+from batchhvd.resources import preparation, runs
 from batchhvd.resources.base import Operations, Resource
 from batchhvd.resources.cluster import Cluster
 from batchhvd.resources.file_entry import FileEntry, output_entry
 from batchhvd.resources.job_log import JobLog
 from batchhvd.resources.metrics import Metrics
 from batchhvd.spec.job import JobSpec
+from batchhvd.transfer.checksum import usable
+from batchhvd.transfer.selection import target_here
 from batchhvd.wire.connection import AGAIN
+from batchhvd.wire.facts.documents import Body
+from batchhvd.wire.facts.output import without_notices
 from batchhvd.wire.facts.states import ENDED, JobState, WireWord
 from batchhvd.wire.models import Document, moment, wire
 from batchhvd.wire.reasons import Reason, reasons
@@ -39,6 +48,10 @@ LOGS = "stdouterr"
 """The id of the output directory that holds the logs. Source: the published description of listOutputFiles."""
 
 
+RESULT = "RESULT"
+"""The id of the output directory that ``Session.run`` gives a job."""
+
+
 class Goal(WireWord):
     """What ``Job.wait`` can wait for."""
 
@@ -53,21 +66,23 @@ _SHOWN = 10  # lines of the failed rank in the error's text; the error's ``tail`
 
 @define(eq=False, repr=False, slots=False)
 class Job(Resource):
-    """A job; its fields are empty before the first answer.
+    """A job.
 
     Attributes:
         state: ``queued``, ``running``, ``terminating``, ``succeeded`` or ``failed``.
         exit_code: 0, or that of the first rank that failed (128 + n for signal n); None until a rank has ended.
         started: when it began to run, or None.
         ended: when it ended, or None.
-        errors: why it waits or failed, as the service puts it.
+        errors: why it waits or failed, as the service puts it; and how earlier attempts ended.
     """
 
-    state: str = field(default="", init=False)
-    exit_code: int | None = field(default=None, init=False)
-    started: datetime | None = field(default=None, init=False)
-    ended: datetime | None = field(default=None, init=False)
-    errors: tuple[Reason, ...] = field(default=(), init=False)
+    state: str = field(init=False)
+    exit_code: int | None = field(init=False)
+    started: datetime | None = field(init=False)
+    ended: datetime | None = field(init=False)
+    errors: tuple[Reason, ...] = field(init=False)
+
+    _prepared: bool = field(default=False, init=False)
 
     kind: ClassVar[str] = "job"
     _plural: ClassVar[str] = "jobs"
@@ -90,9 +105,9 @@ class Job(Resource):
         return self.workspace.group
 
     @property
-    def spec(self) -> JobSpec | None:
-        """What it consists of, without keys and secret values; None before the first answer."""
-        return JobSpec._from_job(self._document) if self._document else None
+    def spec(self) -> JobSpec:
+        """What it consists of, without keys and secret values."""
+        return JobSpec._from_job(self.document)
 
     def wait(self, until: str = "succeeded", *, timeout: float | None = None, report: Report | None = None) -> Self:
         """Waits until the job runs or has ended; Ctrl-C ends the wait and leaves the job running.
@@ -123,8 +138,17 @@ class Job(Resource):
         )
 
     def describe(self) -> str:
-        """Returns the job's last known state in a few words, without sending a request."""
+        """Returns the job's last known state in a few words; of a job that is being prepared, what with."""
+        preparing = "" if self._prepared else preparation.phase(self)
+        self._prepared = self._prepared or (self.state != JobState.QUEUED and preparing == "")
+        if preparing:
+            return f"{self.state}, {preparing}"
         return f"{self.state}, {self.errors[0]}" if self.errors and self.state == JobState.QUEUED else self.state
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether it has no preparation, or one that had ended when ``describe`` was last called."""
+        return self._prepared or not (self._document.get("properties") or {}).get("jobPreparation")
 
     def terminate(self, *, timeout: float = 60.0) -> Self:
         """Terminates the job and waits until no rank runs; does nothing if it has ended already.
@@ -150,6 +174,29 @@ class Job(Resource):
         directory = directory.removeprefix("./").strip("/").removeprefix(".")
         for document in self._listed(output, directory):
             yield output_entry(self._connection, document, directory)
+
+    def download(self, to: str | os.PathLike[str] = ".", *, output: str = RESULT) -> list[Path]:
+        """Copies all that the job has written to an output directory, and returns the local paths.
+
+        Args:
+            to: the local folder; it is made if it is missing.
+            output: the output directory's id.
+
+        Raises:
+            BadRequestError: the job has no such output directory.
+            SpecError: a local file cannot be written.
+        """
+        return list(self._download("", Path(to), output))
+
+    def _download(self, directory: str, to: Path, output: str) -> Iterator[Path]:
+        for file in self.files(output, directory):
+            if file.is_directory:
+                yield from self._download(file.path, to, output)
+                continue
+            target = target_here(to, file.path)
+            with usable(target, "written"):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                yield file.download(target)
 
     def stream(
         self,
@@ -178,6 +225,17 @@ class Job(Resource):
             clock=self._session.clock,
         )
 
+    def stream_preparation(self, *, report: Report | None = None) -> Iterator[str]:
+        """Follows what the job's preparation prints on its first node; ends when the preparation has ended.
+
+        Args:
+            report: is called with a line about what is waited for, such as why the job is queued.
+
+        Raises:
+            NotFoundError: the job does not exist.
+        """
+        return preparation.follow(self, report) if self.spec.preparation else iter(())
+
     def metrics(self) -> Metrics:
         """Reads what the training has reported about its epochs so far.
 
@@ -185,7 +243,7 @@ class Job(Resource):
             NotFoundError: the job does not exist.
         """
         spec = self.refresh().spec
-        return Metrics._read(self._log(METRICS).decode("utf-8", errors="replace"), spec.ranks if spec else None)
+        return Metrics._read(self._log(METRICS).decode("utf-8", errors="replace"), spec.ranks)
 
     def progress(self, *, timeout: float | None = None, report: Report | None = None) -> Iterator[Progress]:
         """Follows the training: yields a snapshot each time the log has grown, until the job has ended.
@@ -197,7 +255,7 @@ class Job(Resource):
             report: is called with a line about what is waited for, such as why the job is queued.
         """
         spec = self.refresh().spec
-        reader = ProgressReader(spec.ranks if spec else None)
+        reader = ProgressReader(spec.ranks)
         for text in self.stream(METRICS, timeout=timeout, report=report):
             reader.feed(text)
             yield reader.snapshot()
@@ -224,9 +282,23 @@ class Job(Resource):
             cluster=self._cluster_facts(),
             script=str(task.get("pythonScriptFilePath") or ""),
             restarted=self._connection.started,
+            preparing=preparation.phase(self) or "",
             log=lambda name: self._log(name)[-8000:].decode("utf-8", errors="replace"),
         )
         return explain.of_job(facts)
+
+    def _create(self, body: Body, timeout: float) -> Self:
+        return self._created(lambda: self._connection.batchai.jobs.begin_create(*self._path, parameters=body), timeout)
+
+    def _repeat(self, spec: JobSpec, body: Body, timeout: float) -> Self:
+        """Returns the job, which exists, if it has not ended and is the same; nothing is started."""
+        if self.state in ENDED:
+            raise runs.has_ended(self, spec)
+        if other := runs.has_changed(self, spec):
+            raise other
+        self._create(runs.noted(body, runs.notes_of(self._document)), timeout)  # the service compares the rest
+        warnings.warn(f"job {self.name!r} is {self.state} already; nothing was started", UserWarning, stacklevel=3)
+        return self
 
     def _cluster_facts(self) -> ClusterFacts | None:
         id = str(((self._document.get("properties") or {}).get("cluster") or {}).get("id") or "")
@@ -234,11 +306,8 @@ class Job(Resource):
         return cluster._known() if cluster.exists() else None
 
     def _log(self, name: str) -> bytes:
-        """Returns the present content of a log file; b"" if it does not exist."""
-        for file in self.files():
-            if file.name == name:
-                return file.read()
-        return b""
+        """Returns the present content of the log files of a name or pattern; b"" if there are none."""
+        return b"".join(file.read() for file in self.files() if fnmatch(file.name, name) and not file.is_directory)
 
     def _listed(self, output: str, directory: str = "", **options: object) -> Iterator[Document]:
         from azure.mgmt.batchai.models import JobsListOutputFilesOptions
@@ -259,10 +328,12 @@ class Job(Resource):
     def _failure(self) -> JobFailedError:
         reason = self.errors[0] if self.errors else Reason("", "the service gave no reason")
         details = reason.details
-        tail = details.get("Tail", "").splitlines()
+        tail = without_notices(details.get("Tail", "").splitlines())
         files = self._log_names()
-        message = f"job {self.name!r} failed: {str(reason).rstrip('.')}. Call its explain() for the cause"
+        what = f"job {self.name!r} failed: {str(reason).rstrip('.')}"
+        message = f"{what}. Call its explain() for the cause"
         message += f", or read {', '.join(files)} with stream()" if files else ""
+        shell = f"{what}. `batchhvd job explain {self.name}` shows the cause, `batchhvd job logs {self.name}` the log"
         return JobFailedError(
             "\n    ".join([message, *tail[-_SHOWN:]]),
             resource=self.id,
@@ -272,7 +343,7 @@ class Job(Resource):
             rank=int(details["Rank"]) if details.get("Rank", "").isdigit() else None,
             tail=tail,
             files=files,
-        )
+        ).told("\n    ".join([shell, *tail[-_SHOWN:]]))
 
     def _log_names(self) -> list[str]:
         try:

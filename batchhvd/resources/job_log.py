@@ -13,6 +13,8 @@ from batchhvd.wire.models import PipelineAnswer, wire
 if TYPE_CHECKING:
     from batchhvd.resources.job import Job
 
+_WHILE_PREPARING = 1.0  # seconds
+
 
 class JobLog:
     """One log file of one job, as a ``LogStream`` follows it.
@@ -79,7 +81,8 @@ class JobLog:
         }
 
     def _headers(self, wait: float) -> dict[str, str]:
-        return {"x-batchhvd-wait": f"{wait:g}", "x-batchhvd-job": self._job.id}
+        longest = wait if self._job.is_prepared else _WHILE_PREPARING  # what it prepares is no news of the log
+        return {"x-batchhvd-wait": f"{min(wait, longest):g}", "x-batchhvd-job": self._job.id}
 
     def _note(self, headers: Mapping[str, str]) -> None:
         self.held = "x-batchhvd-held" in headers

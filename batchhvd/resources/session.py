@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,8 @@ from batchhvd.wire.waiting import Clock
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
     from typing_extensions import Self
+
+    from batchhvd.resources.job import Job
 
 _IDLE = 3600  # seconds after which a service ends that has had neither jobs nor requests
 _ENGINE = "processes"
@@ -66,6 +68,36 @@ class Session:
     def groups(self) -> Listing[ResourceGroup]:
         """Lists the subscription's resource groups."""
         return children(ResourceGroup, self)
+
+    def run(
+        self,
+        script: str | os.PathLike[str],
+        *,
+        nodes: int = 1,
+        args: Sequence[str] = (),
+        code: str | os.PathLike[str] | None = None,
+        preparation: str = "",
+    ) -> Job:
+        """Runs a Python script on some nodes, one rank on each, and returns the job without waiting for it.
+
+        Makes what is missing: group ``batchhvd``, workspace ``runs``, cluster ``nodes`` (it grows if needed), share
+        ``runs``, and an experiment named after the script. Each call is a run of its own: ``train-0001``,
+        ``train-0002``. What the script writes to ``$AZ_BATCHAI_OUTPUT_RESULT`` is its result: ``job.download()``.
+
+        Args:
+            script: the script.
+            nodes: how many nodes.
+            args: its arguments, one text for each.
+            code: the folder that is uploaded; None for the script's own. ``.gitignore`` and ``.batchhvdignore`` say
+                what is left out; a folder that has not changed is not sent again.
+            preparation: a shell command line that runs on each node before.
+
+        Raises:
+            SpecError: there is no such script, or the folder holds more than a program.
+        """
+        from batchhvd.resources import quick_run
+
+        return quick_run.submit(self, script, nodes=nodes, args=args, code=code, preparation=preparation)
 
     def close(self) -> None:
         """Closes open connections; the service and its jobs continue, and the session can be used again."""
@@ -160,7 +192,9 @@ def connect(
         given = Token(os.environ["BATCHHVD_TOKEN"])
     chosen = subscription or (SUBSCRIPTION if found.loopback else os.environ.get("AZURE_SUBSCRIPTION_ID"))
     if not chosen:
-        raise SpecError("no subscription is given", remedy="give subscription=…, or set AZURE_SUBSCRIPTION_ID")
+        remedy = "give subscription=…, or set AZURE_SUBSCRIPTION_ID"
+        error = SpecError("no subscription is given", remedy=remedy)
+        raise error.told("no subscription is given; give --subscription, or set AZURE_SUBSCRIPTION_ID")
     return Session(Connection(endpoint, chosen, root=root, credential=given))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -20,7 +21,8 @@ from batchhvd.spec.mounts import Mount
 from batchhvd.transfer import copy as transfer
 from batchhvd.transfer.copy import Transfer
 from batchhvd.transfer.meter import TransferProgress
-from batchhvd.transfer.selection import fixed_folder, is_pattern, local_files, matches, target_here, target_in_share
+from batchhvd.transfer.selection import fixed_folder, inside, is_pattern, matches, names_a_file, target_here, targets
+from batchhvd.transfer.sources import Sources, select
 from batchhvd.wire.models import Document
 
 if TYPE_CHECKING:
@@ -36,12 +38,12 @@ class FileShare(Resource):
     """A file share: directories and files that people and jobs both reach.
 
     Attributes:
-        quota: the size limit in GiB; 0 before the first answer.
+        quota: the size limit in GiB.
         modified: when the share itself was last changed, or None.
     """
 
-    quota: int = field(default=0, init=False)
-    modified: datetime | None = field(default=None, init=False)
+    quota: int = field(init=False)
+    modified: datetime | None = field(init=False)
     kind: ClassVar[str] = "share"
     _plural: ClassVar[str] = "file shares"
     _segment: ClassVar[str] = "/fileServices/default/shares"
@@ -62,7 +64,7 @@ class FileShare(Resource):
         Args:
             path: from the share's root, such as ``"cifar/logs"``.
         """
-        parts = [part for part in path.split("/") if part not in ("", ".")]
+        parts = inside(path).split("/") if inside(path) else []
         for end in range(1, len(parts) + 1):
             self._create_one("/".join(parts[:end]))
 
@@ -119,8 +121,9 @@ class FileShare(Resource):
         made = Mount(self.account.name, self.name, path or self.name)
         # A local service's address changes with each start; Azure's own form, the default, stays, and the service knows
         # it. National clouds have another.
-        national = ".file." in (urlsplit(self.account.endpoint).hostname or "")
-        return evolve(made, url=f"{self.account.endpoint}/{self.name}") if national else made
+        endpoint = self.account._document and self.account.endpoint
+        national = endpoint and ".file." in (urlsplit(endpoint).hostname or "")
+        return evolve(made, url=f"{endpoint}/{self.name}") if national else made
 
     def upload(
         self,
@@ -132,22 +135,25 @@ class FileShare(Resource):
     ) -> Transfer:
         """Copies a file, a folder or all files that match a pattern to the share; unchanged files are skipped.
 
-        An interrupted upload continues from where it stopped when it is repeated.
+        An interrupted upload continues from where it stopped when it is repeated. Files found by a pattern keep their
+        folders from its first wildcard on. A link to a file counts as the file; a link to a folder or to nothing, a
+        pipe, a socket or a device is left out and named in a warning before anything is sent.
 
         Args:
             source: a local file, folder, or pattern such as ``"data/**/*.npz"``.
-            to: the directory in the share, created if missing; for one file also its new path, with the same suffix.
+            to: the directory in the share, created if missing; for one file also its new path, with the same suffix (or
+                any, if the file has none) and if no directory has this name.
             parallel: how many files are copied at once.
             progress: is called with the bytes done and the total.
 
         Raises:
-            SpecError: the local file does not exist.
+            SpecError: the local file does not exist or cannot be read, or two files would have one path in the share.
             NotFoundError: the share does not exist.
         """
-        files = target_in_share(local_files(source), to)
-        with self._asking(f"given {os.fspath(source)!r}"):
-            make = self.create_directory
-            return transfer.upload(self._client(), files, make_folder=make, parallel=parallel, progress=progress)
+        found = select(source)
+        files, folders = self._placed(found, to)
+        found.warn()
+        return self._send(files, folders, parallel, progress)
 
     def download(
         self,
@@ -159,7 +165,8 @@ class FileShare(Resource):
     ) -> Transfer:
         """Copies a file, a directory or all files that match a pattern from the share; unchanged files are skipped.
 
-        A file appears under its name only when it is complete and checked.
+        A file appears under its name only when it is complete and checked. Links that a job made are as in ``upload``:
+        those to files count as files, those to directories are not listed.
 
         Args:
             path: a file, a directory, or a pattern such as ``"cifar/**/*.h5"``, from the share's root.
@@ -169,11 +176,12 @@ class FileShare(Resource):
 
         Raises:
             NotFoundError: the share has no such file; nothing is written here.
+            SpecError: a local file or folder cannot be written.
         """
-        path = path.strip("/")
+        path = inside(path)
         with self._asking(f"asked for {path!r}"):
-            targets = self._targets(path, to)
-            return transfer.download(self._client(), targets, parallel=parallel, progress=progress)
+            files, folders = self._targets(path, to)
+            return transfer.download(self._client(), files, folders=folders, parallel=parallel, progress=progress)
 
     def file_exists(self, path: str) -> bool:
         """Says whether the share has a file at a path.
@@ -207,25 +215,61 @@ class FileShare(Resource):
         with self._asking(f"asked for {path!r}"):
             yield from self._client().get_file_client(path).download_file().chunks()
 
-    def _targets(self, path: str, to: str | os.PathLike[str]) -> Sequence[tuple[str, Path]]:
+    def _send(
+        self,
+        files: list[tuple[Path, str]],
+        folders: Sequence[str] = (),
+        parallel: int = 8,
+        progress: TransferProgress | None = None,
+    ) -> Transfer:
+        """Uploads files to their paths in the share."""
+        with self._asking("given files"):
+            return transfer.upload(
+                self._client(),
+                files,
+                make_folder=self.create_directory,
+                folders=folders,
+                parallel=parallel,
+                progress=progress,
+            )
+
+    def _placed(self, found: Sources, to: str) -> tuple[list[tuple[Path, str]], list[str]]:
+        """Returns what is uploaded with its paths in the share: files, and folders without files."""
+        place = inside(to)
+        if len(found.files) == 1 and not found.folders:
+            [(name, path)] = found.files.items()
+            new = "/" not in name and names_a_file(to, name) and not self.directory_exists(place)
+            if new:
+                return [(path, place)], []
+        files = targets(found.files, place, case_matters=self._connection.loopback)
+        return files, [inside(f"{place}/{folder}") for folder in found.folders]
+
+    def _targets(self, path: str, to: str | os.PathLike[str]) -> tuple[list[tuple[str, Path]], list[Path]]:
+        """Returns what is downloaded with its paths here: files, and directories, which may be empty."""
         if path and self._client().get_file_client(path).exists():
             name = path.rpartition("/")[2]
-            return [(path, target_here(to, name) if Path(to).is_dir() or os.fspath(to).endswith("/") else Path(to))]
-        if not path or self._client().get_directory_client(path).exists():
-            above = path.rpartition("/")[0]
-            names = [entry.path for entry in self.files(path, recursive=True) if not entry.is_directory]
-        elif is_pattern(path):
-            above = fixed_folder(path)
-            found = self.files(above, recursive=True)
-            names = [entry.path for entry in found if not entry.is_directory and matches(entry.path, path)]
-        else:
-            names, above = [], ""
-        if not names:
-            raise NotFoundError(
-                f"share {self.name!r} has no file at {path!r}. List it with share.files({path.rpartition('/')[0]!r})",
-                target=path,
+            folder = Path(to).is_dir() or os.fspath(to).endswith("/")
+            return [(path, target_here(to, name) if folder else Path(to))], []
+        entries, above = self._selected(path)
+        if all(entry.is_directory for entry in entries):
+            what, above = f"share {self.name!r} has no file at {path!r}", path.rpartition("/")[0]
+            command = shlex.join(["batchhvd", "share", "files", self.name, *([above] if above else [])])
+            raise NotFoundError(f"{what}. List it with share.files({above!r})", target=path).told(
+                f"{what}. List it with `{command}`"
             )
-        return [(name, target_here(to, name[len(above) :].lstrip("/"))) for name in names]
+        here = [(entry, target_here(to, entry.path[len(above) :].lstrip("/"))) for entry in entries]
+        files = [(entry.path, target) for entry, target in here if not entry.is_directory]
+        return files, [target for entry, target in here if entry.is_directory]
+
+    def _selected(self, path: str) -> tuple[list[FileEntry], str]:
+        """Returns what a directory's path or a pattern selects, and the part of those paths to leave out."""
+        if not path or self._client().get_directory_client(path).exists():
+            return list(self.files(path, recursive=True)), path.rpartition("/")[0]
+        if not is_pattern(path):
+            return [], ""
+        above = fixed_folder(path)
+        found = self.files(above, recursive=True)
+        return [entry for entry in found if not entry.is_directory and matches(entry.path, path)], above
 
     def _client(self) -> ShareClient:
         account = self.account

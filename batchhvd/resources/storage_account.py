@@ -24,13 +24,13 @@ class StorageAccount(Resource):
     """A storage account: file shares, and the keys that open them.
 
     Attributes:
-        location: its region; "" before the first answer.
-        endpoint: URL of its file service; "" before the first answer.
+        location: its region.
+        endpoint: URL of its file service.
         key: one of its keys, base64; "" before ``read_key``; never shown.
     """
 
-    location: str = field(default="", init=False)
-    endpoint: str = field(default="", init=False)
+    location: str = field(init=False)
+    endpoint: str = field(init=False)
     key: str = field(default="", init=False, repr=False)
     kind: ClassVar[str] = "storage account"
     _plural: ClassVar[str] = "storage accounts"
@@ -82,7 +82,7 @@ class StorageAccount(Resource):
         return self.key
 
     def _file_endpoint(self) -> str:
-        return self.endpoint or self.refresh().endpoint
+        return self.endpoint
 
     def _list_shares(self) -> Iterator[Document]:
         client = self._connection.share_service(self._file_endpoint(), self.name, self.read_key())
@@ -118,8 +118,7 @@ def find_account(group: ResourceGroup, name: str) -> StorageAccount:
             if str(found.get("name")).lower() == name.lower():
                 place = group.session.group(str(found["id"]).split("/")[4])
                 return place.storage_account(name)._load(found)
+    what = f"this subscription has no storage account {name!r}, which the job mounts"
     raise NotFoundError(
-        f"this subscription has no storage account {name!r}, which the job mounts. Create it with "
-        "group.create_storage_account(), or correct the name",
-        target=account.id,
-    )
+        f"{what}. Create it with group.create_storage_account(), or correct the name", target=account.id
+    ).told(f"{what}. Create it with `batchhvd storage create {name}`, or correct the name")

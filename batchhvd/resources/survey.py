@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from batchhvd.errors import BadRequestError, ConflictError, NotFoundError
+from batchhvd.errors import BadRequestError, ConflictError, NotFoundError, ServiceError
+from batchhvd.resources import runs
 from batchhvd.resources.cluster import Cluster
 from batchhvd.resources.job import Job
 from batchhvd.resources.share import FileShare
@@ -14,12 +15,22 @@ from batchhvd.resources.storage_account import StorageAccount, find_account
 from batchhvd.spec.cluster import AutoScale
 from batchhvd.spec.job import JobSpec
 from batchhvd.spec.mounts import Mount
+from batchhvd.wire.facts.documents import Body
+from batchhvd.wire.facts.states import ENDED
 from batchhvd.wire.models import PipelineAnswer, wire
 
 if TYPE_CHECKING:
     from batchhvd.resources.experiment import Experiment
 
 _NO_KEY = "AA=="  # stands for the key of a missing account: the service reports that itself
+
+
+def _said(error: ServiceError) -> tuple[str, ...]:
+    return tuple(str(detail["message"]) for detail in error.details) or (str(error),)
+
+
+def _ended(job: Job) -> tuple[str, ...]:
+    return (f"job {job.name!r} exists and has ended ({job.state})",) if job.state in ENDED else ()
 
 
 @define
@@ -61,17 +72,35 @@ class Survey:
 
         ``cluster`` must be called first: its answer tells which service it is.
         """
-        job = Job(self.experiment, name)
         if not self._knows_dry_runs:
             return None
-        keys = {account: self._key(account) for account in spec._accounts()}
-        options = {"polling": False, "headers": {"x-batchhvd-dry-run": "true"}}
+        job = Job(self.experiment, name)
+        body = spec._request(self.on.id, {account: self._key(account) for account in spec._accounts()})
         try:
-            with job._asking("created"):
-                body = spec._request(self.on.id, keys)
-                job._connection.batchai.jobs.begin_create(*job._path, parameters=body, **options)
-        except (BadRequestError, ConflictError, NotFoundError) as error:
-            return tuple(str(detail["message"]) for detail in error.details) or (str(error),)
+            self._try(job, body)
+        except ConflictError as error:
+            return self._taken(job, body, error)
+        except (BadRequestError, NotFoundError) as error:
+            return _said(error)
+        return _ended(job)
+
+    def _try(self, job: Job, body: Body) -> None:
+        """Sends the request that would create a job; an existing one that is the same fills the handle."""
+        options = {"polling": False, "headers": {"x-batchhvd-dry-run": "true"}}
+        with job._asking("created"):
+            made = job._connection.batchai.jobs.begin_create(*job._path, parameters=body, **options)
+            job._load(wire(made.result()))
+
+    def _taken(self, job: Job, body: Body, conflict: ConflictError) -> tuple[str, ...]:
+        """Returns what is wrong if a job of this name may exist."""
+        if not job.exists():
+            return _said(conflict)
+        if job.state in ENDED:
+            return _ended(job)
+        try:
+            self._try(job, runs.noted(body, runs.notes_of(job.document)))  # as ``create_job`` repeats it
+        except ConflictError:
+            return _said(conflict)
         return ()
 
     def has_share(self, mount: Mount) -> bool:

@@ -26,12 +26,12 @@ class Workspace(Resource):
     """A workspace: clusters and experiments that belong together.
 
     Attributes:
-        location: its region; "" before the first answer.
+        location: its region.
         tags: its tags.
     """
 
-    location: str = field(default="", init=False)
-    tags: Mapping[str, str] = field(factory=dict, init=False)
+    location: str = field(init=False)
+    tags: Mapping[str, str] = field(init=False)
     kind: ClassVar[str] = "workspace"
     _plural: ClassVar[str] = "workspaces"
     _segment: ClassVar[str] = "/providers/Microsoft.BatchAI/workspaces"

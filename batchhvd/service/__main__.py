@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import signal
 import sqlite3
 import sys
@@ -16,12 +17,17 @@ from batchhvd.engines.fleet import Fleet
 from batchhvd.errors import EngineError
 from batchhvd.service import app, process, root_folder, server
 from batchhvd.service.files.app import Files
+from batchhvd.service.http import limits
+from batchhvd.service.http.door import Hall
 from batchhvd.service.http.holding import Holding, job_over
+from batchhvd.service.http.incoming import trust
+from batchhvd.service.root_watch import RootWatch, WatchedTicks
 from batchhvd.service.scheduler.task import Site
 from batchhvd.service.scheduler.tick import Scheduler
-from batchhvd.service.store import accounts, durable, trash
+from batchhvd.service.store import accounts, durable, recovery, trash
 from batchhvd.service.store.records import Store
 
+log = logging.getLogger("batchhvd.service")
 WRONG, IN_USE = 2, 3
 
 
@@ -29,7 +35,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs the service until a signal or idleness ends it; returns the exit code."""
     options = _parser().parse_args(arguments)
     try:
-        return _serve(Path(options.root).expanduser().resolve(), options)
+        root = Path(options.root).expanduser().resolve()
+        return _renew(root) if options.new_token else _serve(root, options)
     except (EngineError, OSError, OverflowError, sqlite3.Error) as error:  # a port out of range overflows
         print(f"the service did not start: {error}", file=sys.stderr)
         return WRONG
@@ -37,12 +44,22 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _serve(root: Path, options: argparse.Namespace) -> int:
     with root_folder.lock(root) as held:
-        if not held:
+        if held is None:
             return _point_to(root)
         process.log_to(root / "service.log")
         root_folder.forget(root)  # what a killed one left
         trash.empty(root)
-        Service(root, options).run()
+        for line in recovery.recover(root) if options.recover else ():
+            log.warning(line)
+            print(line, file=sys.stderr)
+        recovery.check(root)
+        Service(root, options, held).run()
+    return 0
+
+
+def _renew(root: Path) -> int:
+    root_folder.make(root)
+    root_folder.renew(root)
     return 0
 
 
@@ -69,7 +86,11 @@ def _parser() -> argparse.ArgumentParser:
         help="a directory of this machine that jobs may mount (unmanagedFileSystems), with all below it",
     )
     parser.add_argument("--idle", type=float, default=0, metavar="SECONDS", help="end when nothing needed it so long")
+    parser.add_argument(
+        "--recover", action="store_true", help="put a damaged database aside, and begin with what can be read from it"
+    )
     parser.add_argument("--tls", action="store_true", help="also speak https, and be the proxy for Azure's own names")
+    parser.add_argument("--new-token", action="store_true", help="replace the root's token, and end")
     return parser
 
 
@@ -84,16 +105,19 @@ def _point_to(root: Path) -> int:
 class Service:
     """The service in this process: its servers, its scheduler, its end."""
 
-    def __init__(self, root: Path, options: argparse.Namespace) -> None:
-        self._root, self._options, self._started = root, options, time.time()
+    def __init__(self, root: Path, options: argparse.Namespace, watch: RootWatch) -> None:
+        self._root, self._options, self._watch, self._started = root, options, watch, time.time()
         self._store = Store(root / "state.sqlite")
         self._wake, self._stop = threading.Event(), threading.Event()
-        self._activity = process.Activity(lambda: bool(self._store.active()))
+        self._hall = Hall()
+        self._activity = process.Activity(self._store.is_active)
         site = Site(sys.executable, options.prepare, str(root / "layers"), directories=options.allow_directory)
         engine = Fleet(options.engine, dict(options.option), root / "engines.json")
-        scheduler = Scheduler(self._store, root, engine, site=site)
+        self._scheduler = Scheduler(self._store, root, engine, site=site)
         self._thread = threading.Thread(
-            target=process.schedule, args=(scheduler, self._wake, self._stop), name="scheduler"
+            target=process.schedule,
+            args=(WatchedTicks(self._scheduler, watch), self._wake, self._stop),
+            name="scheduler",
         )
 
     def run(self) -> None:
@@ -110,11 +134,12 @@ class Service:
             self._wake.set()
             if self._thread.ident:
                 self._thread.join()
+            self._scheduler.close()
 
     async def _serve(self) -> None:
         application = self._application()
         listener = server.listen(self._options.port)
-        servers = [(server.server(application), listener)]
+        servers = [(server.server(application, self._hall), listener)]
         async with AsyncExitStack() as proxies:
             if self._options.tls:
                 servers.append(await self._secure(application, proxies))
@@ -127,11 +152,17 @@ class Service:
         application = app.build(
             self._store,
             self._root,
-            root_folder.token(self._root),
+            root_folder.RootSecret(self._root),
             self._wake.set,
-            Files(self._root / "shares", lambda account: accounts.keys_of(self._store, account)),
+            Files(
+                self._root / "shares",
+                lambda account: accounts.keys_of(self._store, account),
+                admitted=trust,
+                problem=self._watch.problem,
+            ),
             touch=self._activity.touch,
             directories=self._options.allow_directory,
+            problem=self._watch.problem,
         )
         return Holding(application, ended=job_over(self._store), closing=self._stop.is_set)
 
@@ -142,16 +173,17 @@ class Service:
         proxy = tls.Proxy(listener.getsockname()[1])
         front = server.listen(0)
         proxies.push_async_callback(proxy.close)
-        proxies.enter_context(closing(await asyncio.start_server(proxy, sock=front)))
+        proxies.enter_context(closing(await asyncio.start_server(proxy, sock=front, limit=limits.HEAD_BYTES)))
         durable.replace(self._root / "endpoint-tls", server.url(listener, "https") + "\n")
         durable.replace(self._root / "proxy", server.url(front) + "\n")
         options = {"ssl_certfile": str(identity.certificate), "ssl_keyfile": str(identity.key)}
-        return server.server(application, **options), listener
+        return server.server(application, self._hall, **options), listener
 
     def _announce(self, endpoint: str) -> None:
         root_folder.announce(self._root, endpoint, self._options.engine, self._started)
 
     def _ended(self) -> bool:
+        self._watch.look()
         idle = self._options.idle
         return not self._thread.is_alive() or self._stop.is_set() or bool(idle and self._activity.unneeded(idle))
 

@@ -10,22 +10,24 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from batchhvd.errors import AccessDeniedError, ServiceError
+from batchhvd.errors import AccessDeniedError, BadRequestError, ServiceError
 from batchhvd.service import public
 from batchhvd.service.arm import storage_accounts
 from batchhvd.service.description.published import Description
 from batchhvd.service.dispatch import Dispatcher
 from batchhvd.service.http import host, outgoing
-from batchhvd.service.http.exchange import Answer, FileService, Here
+from batchhvd.service.http.exchange import Act, Answer, FileService, Here
 from batchhvd.service.http.incoming import Incoming
 from batchhvd.service.http.tokens import Tokens
-from batchhvd.service.status import summary
+from batchhvd.service.page_site import PageSite
+from batchhvd.service.status import page, summary
+from batchhvd.service.store import trouble
 from batchhvd.service.store.records import Store
 
 log = logging.getLogger("batchhvd.service")
@@ -37,27 +39,30 @@ _PATIENCE, _STEP = 0.4, 0.02
 def build(
     store: Store,
     root: Path,
-    token: str,
+    secret: Callable[[], str],
     wake: Callable[[], None],
     files: FileService,
     now: Callable[[], float] = time.time,
     touch: Callable[[], None] = lambda: None,
     directories: Sequence[str] = (),
+    problem: Callable[[], str] = lambda: "",
 ) -> App:
     """Returns the application.
 
     Args:
         store: all state.
         root: the service's folder.
-        token: the secret that opens it.
+        secret: returns the present secret that opens it.
         wake: tells the scheduler that something has changed.
         files: the file service.
         now: the clock, seconds since 1970.
         touch: called for each request, so that an idle service can be ended.
         directories: the directories of the machine that jobs may mount.
+        problem: says what keeps the service from answering, "" if nothing does.
     """
-    here = Here(store, root, files, now, directories)
-    return App(here, Tokens(token, now), Dispatcher(here, Description.published()), wake, touch)
+    here = Here(store, root, files, now, directories, problem)
+    dispatcher = Dispatcher(here, Description.published())
+    return App(here, secret, dispatcher, PageSite(here, secret), wake, touch)
 
 
 class App:
@@ -66,12 +71,13 @@ class App:
     def __init__(
         self,
         here: Here,
-        bearer: Tokens,
+        secret: Callable[[], str],
         dispatcher: Dispatcher,
+        page: PageSite,
         wake: Callable[[], None],
         touch: Callable[[], None],
     ) -> None:
-        self._here, self._bearer, self._dispatcher = here, bearer, dispatcher
+        self._here, self._secret, self._dispatcher, self._page = here, secret, dispatcher, page
         self._wake, self._touch = wake, touch
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -79,47 +85,61 @@ class App:
         if scope["type"] != "http":
             return
         self._touch()
-        request, send = Incoming(scope, receive), outgoing.named(send)
+        request = Incoming(scope, receive)
+        paged = request.hosts == 1 and self._page.serves(request.host)
         if _is_for_files(request):
-            await self._here.files(scope, receive, send)
+            await self._here.files(scope, receive, outgoing.named(send, {}))
             return
+        send = outgoing.named(send, page.HEADERS if paged else outgoing.CONFINED)
         request_id = str(uuid.uuid4())
-        answer = await self._answer(request, request_id)
+        answer = await self._answer(request, request_id, self._page.answer if paged else self._act)
         await outgoing.render(answer, request_id, head=request.method == "HEAD")(scope, receive, send)
 
-    async def _answer(self, request: Incoming, request_id: str) -> Answer:
+    async def _answer(self, request: Incoming, request_id: str, act: Callable[[Incoming], Awaitable[Answer]]) -> Answer:
         """Returns the answer to a request, whatever happens, and logs requests that write or fail."""
         started = time.perf_counter()
         try:
-            answer = await self._act(request)
+            answer = await act(request)
         except ServiceError as error:
             answer = outgoing.refused(error)
         except ClientDisconnect:
             return Answer(400)
-        except Exception:
-            log.exception("%s %s failed; request %s", request.method, request.path, request_id)
-            answer = outgoing.failed(request_id)
+        except Exception as error:
+            told = trouble.told(error, self._here.root)
+            cause = None if told else error
+            log.error(
+                "%s %s failed; request %s %s", request.method, request.path, request_id, told or "", exc_info=cause
+            )
+            answer = outgoing.refused(told) if told else outgoing.failed(request_id)
         if request.writes or answer.status >= 400:
             took = 1000 * (time.perf_counter() - started)
-            log.info("%s %s %d %.1f ms %s", request.method, request.path, answer.status, took, request_id)
+            facts = request.method, request.path, answer.status, took, request_id
+            log.info("%s %s %d %.1f ms %s", *facts, extra={"refused": answer.status >= 400})
         return answer
 
     async def _act(self, request: Incoming) -> Answer:
         """Handles one request, in the order given at the head of this module."""
-        if not host.is_ours(request.host):
-            text = f"This service does not answer for the host '{request.host}'."
-            raise AccessDeniedError(text, code="HostNotAllowed")
-        answer = await public.answer(request, self._bearer)
+        _check_host(request)
+        bearer = Tokens(self._secret(), self._here.now)
+        answer = await public.answer(request, bearer)
         if answer is not None:
             return answer
-        self._bearer.check(request.headers.get("authorization", ""))
+        bearer.check(request.headers.get("authorization", ""))
+        request.trust()
+        self._here.check()
         if request.method == "GET" and request.path == "/status.json":
-            return summary.answer(self._here)
+            return await asyncio.to_thread(summary.answer, self._here)
+        if request.method == "POST" and request.path == "/status.link":
+            return self._page.link(request.host)
         query, body, dry_run = request.query(), await request.body(), request.dry_run()
         act = self._dispatcher.prepare(request, query, body, dry_run=dry_run)
-        return act() if dry_run else await self._settle(self._do(act, writes=request.writes))
+        if dry_run:
+            return act()
+        if act.in_thread:
+            return await asyncio.to_thread(act)
+        return await self._settle(self._do(act, writes=request.writes))
 
-    def _do(self, act: Callable[[], Answer], *, writes: bool) -> Answer:
+    def _do(self, act: Act, *, writes: bool) -> Answer:
         """Acts; what writes does so in one transaction, so that the scheduler cannot remove a parent meanwhile."""
         if not writes:
             answer = act()
@@ -140,9 +160,17 @@ class App:
         return answer
 
 
+def _check_host(request: Incoming) -> None:
+    if request.hosts > 1:
+        raise BadRequestError("The request has more than one Host header.", code="InvalidHeaderValue", target="Host")
+    if not host.is_ours(request.host):
+        text = f"This service does not answer for the host '{request.host}'."
+        raise AccessDeniedError(text, code="HostNotAllowed")
+
+
 def _is_for_files(request: Incoming) -> bool:
     """Says whether a request is for the file service: by the account's host, or by an account in the path."""
-    if not host.is_ours(request.host):
+    if request.hosts > 1 or not host.is_ours(request.host):
         return False
     first = request.path.lstrip("/").partition("/")[0]
     return host.is_for_files(request.host) or (storage_accounts.valid(first) and not public.is_login(request.path))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 
 from attrs import evolve
 
@@ -12,7 +11,7 @@ from batchhvd.service.arm import groups, storage_accounts
 from batchhvd.service.batchai.handlers import handlers
 from batchhvd.service.description.published import VERSION, Description, Operation
 from batchhvd.service.http import paging
-from batchhvd.service.http.exchange import Answer, Ask, Handler, Here, read_json
+from batchhvd.service.http.exchange import Act, Ask, Handler, Here, read_json
 from batchhvd.service.http.incoming import DRY_RUN, Incoming
 from batchhvd.service.http.routes import Match, Routes
 from batchhvd.wire.facts.identity import SUBSCRIPTION
@@ -36,7 +35,7 @@ class Dispatcher:
         self._handlers = handlers(description)
         self._routes = routes(description)
 
-    def prepare(self, request: Incoming, query: dict[str, str], body: bytes, *, dry_run: bool) -> Callable[[], Answer]:
+    def prepare(self, request: Incoming, query: dict[str, str], body: bytes, *, dry_run: bool) -> Act:
         """Returns the checked request as something to call.
 
         Raises:
@@ -51,8 +50,8 @@ class Dispatcher:
             raise BadRequestError("The query has no api-version.", code="MissingApiVersionParameter")
         ask = Ask(request.method, request.path, match.names, query, read_json(body), request.base, dry_run=dry_run)
         if isinstance(match.target, Operation):
-            return partial(self._handlers[match.target.id], self._here, self._checked(match.target, ask))
-        return partial(match.target, self._here, ask)
+            return Act(self._handlers[match.target.id], self._here, self._checked(match.target, ask))
+        return Act(match.target, self._here, ask)
 
     def _checked(self, operation: Operation, ask: Ask) -> Ask:
         """Returns a request to Batch AI with its values checked, its defaults filled in, and unknown fields dropped."""

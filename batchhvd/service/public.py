@@ -1,17 +1,21 @@
-"""What the service answers without a token: how to get one, and the status page, which asks for one."""
+"""What the service answers without a token: how to get one."""
 
 from __future__ import annotations
 
 import re
 
-from batchhvd.service.http import tokens
+from batchhvd.errors import BadRequestError, NotFoundError
+from batchhvd.service.http import limits, tokens
 from batchhvd.service.http.exchange import Answer
 from batchhvd.service.http.incoming import Incoming
 from batchhvd.service.http.tokens import Tokens
-from batchhvd.service.status import page
+from batchhvd.wire.facts.peer_proof import PROOF_PATH, proof
 
 _TOKEN = re.compile(r"/(?:[^/]+/)?(oauth2/token|oauth2/v2\.0/token)/?", re.IGNORECASE)
 _CONFIGURATION = re.compile(r"/([^/]+)/v2\.0/\.well-known/openid-configuration", re.IGNORECASE)
+
+_NONCE = re.compile("[0-9a-f]{64}")
+_ELSEWHERE = "The status page has an address of its own; `batchhvd status --open` prints a link to it."
 
 
 def is_login(path: str) -> bool:
@@ -23,9 +27,16 @@ async def answer(request: Incoming, bearer: Tokens) -> Answer | None:
     """Answers what needs no token; returns None for everything else."""
     if request.method == "POST":
         grant = _TOKEN.fullmatch(request.path)
-        return tokens.grant(bearer, await request.body(), _version(grant.group(1))) if grant else None
+        if grant is None:
+            return None
+        granted = tokens.grant(bearer, await request.body(limits.FORM_BYTES), _version(grant.group(1)))
+        if granted.status == 200:
+            request.trust()
+        return granted
     if request.method in ("GET", "HEAD") and request.path == "/":
-        return page.answer()
+        raise NotFoundError(_ELSEWHERE, code="StatusPageElsewhere")
+    if request.method == "GET" and request.path == PROOF_PATH:
+        return _proof(request, bearer)
     return _read(request) if request.method == "GET" else None
 
 
@@ -38,6 +49,14 @@ def _read(request: Incoming) -> Answer | None:
     if request.plain_path == "/metadata/endpoints":
         return Answer(200, _endpoints(request.base))
     return None
+
+
+def _proof(request: Incoming, bearer: Tokens) -> Answer:
+    """Proves to a client that this is the root's service, before the client shows its token."""
+    nonce, (host, port) = request.query().get("nonce", ""), request.server
+    if not _NONCE.fullmatch(nonce):
+        raise BadRequestError("nonce must have 64 hexadecimal digits.", code="InvalidField", target="nonce")
+    return Answer(200, {"proof": proof(bearer.secret, nonce, host, port)}, {"Cache-Control": "no-store"})
 
 
 def _version(path: str) -> int:

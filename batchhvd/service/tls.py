@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from batchhvd.service.http import limits
 from batchhvd.service.http.host import is_public
 from batchhvd.service.store import durable
 from batchhvd.wire.facts.hosts import FILE_DOMAIN, LOGIN_HOSTS, MANAGEMENT_HOSTS
@@ -144,15 +145,13 @@ def _name(text: str) -> x509.Name:
 class Proxy:
     """A CONNECT proxy that leads Azure's public names to one TLS port of this machine, and nothing anywhere else."""
 
-    _PATIENCE = 10.0
-
     def __init__(self, port: int) -> None:
         """Makes a proxy.
 
         Args:
             port: the TLS port on 127.0.0.1.
         """
-        self._port = port
+        self._port, self._most = port, limits.connections() * limits.PROXIED
         self._open: dict[asyncio.StreamWriter, asyncio.Task[None] | None] = {}
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -160,7 +159,7 @@ class Proxy:
         self._open[writer] = asyncio.current_task()
         try:
             await self._serve(reader, writer)
-        except (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.TimeoutError):
+        except (ConnectionError, asyncio.IncompleteReadError):
             pass  # the client went away, or never sent a request
         finally:
             writer.close()
@@ -174,10 +173,19 @@ class Proxy:
         await asyncio.gather(*tasks)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), self._PATIENCE)
+        if len(self._open) > self._most:
+            await _refuse(writer, "429 Too Many Requests")
+            return
+        try:
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), limits.HEAD_SECONDS)
+        except asyncio.TimeoutError:
+            await _refuse(writer, "408 Request Timeout")
+            return
+        except asyncio.LimitOverrunError:
+            await _refuse(writer, "431 Request Header Fields Too Large")
+            return
         if not ours(head):
-            writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-            await writer.drain()
+            await _refuse(writer, "403 Forbidden")
             return
         there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self._port)
         try:
@@ -185,6 +193,11 @@ class Proxy:
             await _first_of([_copy(reader, there_writer), _copy(there_reader, writer)])
         finally:
             there_writer.close()
+
+
+async def _refuse(writer: asyncio.StreamWriter, status: str) -> None:
+    writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
+    await writer.drain()
 
 
 def ours(head: bytes) -> bool:

@@ -125,7 +125,7 @@ class ClusterSpec:
     @classmethod
     def from_document(cls, document: Document, *, account: object = None, **given: object) -> ClusterSpec:
         """Returns the value of a document in the wire's shape, as ``read`` does for a file."""
-        return cls._open(JsonSource(dict(document)), account, given)
+        return cls._open(json_source.of(document), account, given)
 
     @classmethod
     def _open(cls, source: JsonSource, account: object, given: Document) -> ClusterSpec:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from batchhvd.errors import SpecError
-from batchhvd.spec import placeholders, schema
+from batchhvd.spec import json_source, placeholders, schema
 from batchhvd.spec.json_source import JsonSource
 from batchhvd.spec.placeholders import Mountable
 from batchhvd.wire.facts.documents import Body, Document
@@ -34,6 +34,7 @@ def open_document(
     Raises:
         SpecError: the document is wrong, with its place.
     """
+    json_source.check_values(source)
     notices = schema.check(source, kind)
     for notice in notices:
         warnings.warn(notice, UserWarning, stacklevel=4)

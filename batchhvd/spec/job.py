@@ -127,6 +127,7 @@ class JobSpec:
         extra: all other ``properties`` as the wire has them; never shown.
         cluster: the id of the cluster that the file names; it is not used: the job runs where it is submitted.
         warnings: what looked odd in the file that it was read from.
+        content: the files that were uploaded for it, as they were when it was submitted: a checksum for each path.
 
     Raises:
         SpecError: a value is out of its range, or two mounts have one path.
@@ -148,6 +149,7 @@ class JobSpec:
     extra: Document = field(factory=dict, repr=False)
     cluster: str | None = field(default=None, eq=False, repr=False)
     warnings: tuple[str, ...] = field(default=(), eq=False, repr=False)
+    content: Mapping[str, str] = field(factory=dict, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.task, (Horovod, CustomMpi, CustomToolkit, OtherToolkit)):
@@ -203,7 +205,7 @@ class JobSpec:
         mounts: Mapping[str, Mountable] | None = None,
     ) -> JobSpec:
         """Returns the value of a document in the wire's shape, as ``read`` does for a file."""
-        return cls._open(JsonSource(dict(document)), account, mounts)
+        return cls._open(json_source.of(document), account, mounts)
 
     @classmethod
     def _from_job(cls, document: Document) -> JobSpec:

@@ -6,6 +6,7 @@ The standard reader does not keep positions; whoever edits a job file of eighty 
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -19,6 +20,8 @@ from batchhvd.wire.facts.documents import Body, Document
 from batchhvd.wire.facts.pointers import child
 
 _SPACE = re.compile(r"[ \t\r\n]*")
+_HALVES = re.compile(r"[\ud800-\udfff]")
+_LARGEST = 2**63
 _DEPTH = 60  # the published files nest eight deep; beyond this Python's own stack would end first
 
 
@@ -64,6 +67,47 @@ class JsonSource:
         return self.places.get(pointer, 0)
 
 
+def of(document: object) -> JsonSource:
+    """Returns a document that did not come from a file."""
+    return JsonSource(dict(document) if isinstance(document, Mapping) else document)
+
+
+def check_values(source: JsonSource) -> None:
+    """Checks that every value can be sent: JSON that nests as deep as a file may, and text that UTF-8 can carry.
+
+    Raises:
+        SpecError: one cannot, with its place.
+    """
+    waiting: list[tuple[str, object, int]] = [("", source.value, 0)]
+    while waiting:
+        pointer, value, depth = waiting.pop()
+        problem = _unsendable(value)
+        if depth > _DEPTH:
+            problem = f"more than {_DEPTH} levels deep", "a job file needs about eight"
+        if problem:
+            raise source.fault(pointer, *problem)
+        if isinstance(value, Mapping):
+            wrong = [name for name in value if not isinstance(name, str)]
+            if wrong:
+                raise source.fault(pointer, f"{wrong[0]!r} is not the name of a field", "write names as text")
+            waiting += [(pointer, name, depth) for name in value]
+            waiting += [(child(pointer, name), item, depth + 1) for name, item in value.items()]
+        elif isinstance(value, (list, tuple)):
+            waiting += [(child(pointer, index), item, depth + 1) for index, item in enumerate(value)]
+
+
+def _unsendable(value: object) -> tuple[str, str] | None:
+    if isinstance(value, str):
+        wrong = _HALVES.search(value)
+        return (f"{ascii(wrong[0])} is half of a character", "write the whole character") if wrong else None
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{value} is not a number in JSON", "write a number or null"
+    if isinstance(value, int) and abs(value) >= _LARGEST:
+        return "this number has more than 64 bits", "write a smaller one"
+    known = value is None or isinstance(value, (int, float, Mapping, list, tuple))
+    return None if known else (f"{type(value).__name__} is not a kind of value that JSON has", "write text or a number")
+
+
 def read(path: str | os.PathLike[str]) -> JsonSource:
     """Reads a JSON file in UTF-8, with or without a byte order mark.
 
@@ -73,8 +117,9 @@ def read(path: str | os.PathLike[str]) -> JsonSource:
     name = os.fspath(path)
     try:
         data = Path(path).read_bytes()
-    except OSError as error:
-        raise SpecError(f"cannot read {name}: {error.strerror}", remedy="give the path of a JSON file") from error
+    except (OSError, ValueError) as error:  # ValueError: a path with a null byte
+        reason = getattr(error, "strerror", None) or error
+        raise SpecError(f"cannot read {name}: {reason}", remedy="give the path of a JSON file") from error
     try:
         return parse(data.decode("utf-8-sig"), file=name)
     except UnicodeDecodeError as error:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import posixpath
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from attrs import field, frozen
 
 from batchhvd.errors import SpecError
 from batchhvd.wire.facts.documents import Body, Document
-from batchhvd.wire.facts.hosts import FILE_DOMAIN
+from batchhvd.wire.facts.hosts import FILE_DOMAIN, read_url
 from batchhvd.wire.facts.mount_roots import JOB_ROOT
 
 ROOT = f"${JOB_ROOT}"
@@ -110,7 +110,7 @@ class Mount:
 
 def _account_and_share(url: str) -> tuple[str, str]:
     """Reads host style (``https://ACCOUNT.file.…/SHARE``) and path style (``http://127.0.0.1:PORT/ACCOUNT/SHARE``)."""
-    split = urlsplit(url)
+    split = read_url(url)
     segments = [unquote(part) for part in split.path.split("/") if part]
     host = split.hostname or ""
     if ".file." in host:

@@ -67,7 +67,7 @@ def _fill(
         return [_fill(source, item, child(pointer, i), account, made, used) for i, item in enumerate(value)]
     if not isinstance(value, dict):
         return value
-    mount = made.get(value.get("relativeMountPath", "")) if "azureFileUrl" in value else None
+    mount = made.get(str(value.get("relativeMountPath"))) if "azureFileUrl" in value else None
     if mount:
         used.add(mount.path)
         value = {**value, "accountName": mount.account, "azureFileUrl": mount.url}
@@ -75,8 +75,8 @@ def _fill(
 
 
 def _text(source: JsonSource, text: str, pointer: str, account: str | None) -> str | None:
-    if text == KEY:
-        return None
+    if text == KEY and pointer.endswith("/accountKey"):
+        return None  # looked up when the job is created
     if ACCOUNT in text and not account:
         remedy = "give account=… (or mounts=…); on the command line --storage-account-name or the variable "
         problem = f"{ACCOUNT} stands for a storage account, and none was given"
@@ -85,13 +85,18 @@ def _text(source: JsonSource, text: str, pointer: str, account: str | None) -> s
     command = pointer.rpartition("/")[2] in _COMMANDS
     left = (_CAPITALS if command else _ANY).search(text)
     if left:
-        raise source.fault(pointer, f"{left[0]} is still to be filled in", f"only {ACCOUNT} is filled in by itself")
+        raise source.fault(
+            pointer,
+            f"{left[0]} is still to be filled in",
+            f"only {ACCOUNT} and an accountKey are filled in by themselves",
+        )
     return text
 
 
 def shares(value: object) -> Iterator[Document]:
     """Yields every item of an ``azureFileShares`` list in a document."""
     if isinstance(value, Mapping):
-        yield from value.get("azureFileShares") or ()
+        listed = value.get("azureFileShares")
+        yield from (share for share in listed if isinstance(share, Mapping)) if isinstance(listed, list) else ()
         for item in value.values():
             yield from shares(item)

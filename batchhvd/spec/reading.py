@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from functools import partial
@@ -14,6 +15,7 @@ from batchhvd.spec.mounts import KINDS, Mount, Volume
 from batchhvd.spec.schema import toolkits
 from batchhvd.spec.toolkits import TOOLKITS, InputDirectory, OtherToolkit, OutputDirectory, Task
 from batchhvd.wire.facts.documents import Body, Document
+from batchhvd.wire.facts.job_variables import CONTENT, RUN
 from batchhvd.wire.facts.pointers import child
 from batchhvd.wire.facts.times import read_duration
 
@@ -164,4 +166,15 @@ def _variables(source: JsonSource, rest: Body) -> Body:
                 )
                 raise source.fault(f"/properties/{wire}/{index}", problem, "keep each name once, without =")
             found[field][name] = item.get("value", item.get("valueSecretReference", ""))
-    return found
+    content = _content(found["environment"].pop(CONTENT, ""))
+    found["environment"].pop(RUN, None)
+    return {**found, "content": content}
+
+
+def _content(text: object) -> dict[str, str]:
+    """Returns what a job notes about the files that it was submitted with; nothing if that is not ours."""
+    try:
+        noted = json.loads(str(text))
+    except ValueError:
+        return {}
+    return {str(path): str(checksum) for path, checksum in noted.items()} if isinstance(noted, dict) else {}

@@ -52,6 +52,8 @@ def check(source: JsonSource, kind: str) -> tuple[str, ...]:
         "properties": {"$schema": {"type": "string"}, "properties": _definitions()[kind]},
         "required": ["properties"],
     }
+    if source.value is None:
+        raise source.fault("", "null is not an object {…}", 'write {"properties": {…}}')
     return tuple(_walk(source, source.value, whole, ""))
 
 
@@ -77,6 +79,8 @@ def _walk(source: JsonSource, value: object, schema: Document, pointer: str) -> 
         yield from _walk_object(source, value, schema, pointer)
     elif isinstance(value, list):
         for index, item in enumerate(value):
+            if item is None:
+                raise source.fault(child(pointer, index), "null stands in a list", "remove it, or fill it in")
             yield from _walk(source, item, schema.get("items", {}), child(pointer, index))
 
 
@@ -136,7 +140,7 @@ def _instead(value: object, schema: Document) -> str:
         return f'write "{value}" in quotes'
     if wanted == "array" and isinstance(value, dict):
         return "put the object in a list: [{…}]"
-    return _purpose(schema)
+    return _purpose(schema) or f"write {_NAMES.get(wanted, wanted)}"
 
 
 def _purpose(schema: Document) -> str:

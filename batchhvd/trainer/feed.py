@@ -331,6 +331,9 @@ def _part_of_loader(loader: DataLoader, rank: int, ranks: int) -> DataLoader:
         def __iter__(self) -> Iterator[object]:
             return itertools.islice(loader, rank, None, ranks)
 
+        def __len__(self) -> int:  # without it Keras warns that the data has ended
+            return len(range(rank, len(loader), ranks))
+
     return DataLoader(LoaderPart(), batch_size=None)
 
 

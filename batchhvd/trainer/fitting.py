@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, cast
 import attrs
 
 from batchhvd.errors import SpecError
+from batchhvd.trainer.combination import combination, require_divisible
 from batchhvd.trainer.feed import feed, share, share_batches
 from batchhvd.trainer.shard import Augment
 
@@ -113,7 +114,8 @@ def fit(
     from batchhvd.trainer.stopwatch import Stopwatch
 
     hvd.init()
-    _distribute(_optimizers(model, compiled), _combination(model))
+    require_divisible(model, weighted=class_weight is not None or not _is_pair(data))
+    _distribute(_optimizers(model, compiled), combination(model))
     feeding = functools.partial(
         feed,
         nearby(data),
@@ -148,6 +150,11 @@ def fit(
     )
     check_weights(model, "training", LATER)  # the end of training may have restored others
     return _result(history.history, watch, hvd.size())
+
+
+def _is_pair(data: Samples) -> bool:
+    """Returns whether data is arrays without weights of samples."""
+    return isinstance(data, (tuple, list)) and len(data) < 3
 
 
 def _even(
@@ -242,30 +249,6 @@ def _distribute(optimizers: Sequence[keras.optimizers.Optimizer], op: Op) -> Non
                 "the losses are sums over a batch, and the optimizer averages the gradients of the ranks",
                 remedy="hvd.DistributedOptimizer(optimizer, op=hvd.Sum), or leave the wrapping to fit",
             )
-
-
-def _combination(model: keras.Model) -> Op:
-    """Returns how gradients are combined: as sums if the losses are sums, so that N ranks have one rank's gradient."""
-    from batchhvd.trainer import hvd
-
-    losses = _losses(model.loss)
-    sums = [getattr(loss, "reduction", None) == "sum" for loss in losses]
-    if not any(sums):
-        return hvd.Average
-    if not all(sums) or model.losses:
-        raise SpecError(
-            "some losses of this model are sums over a batch and others are means (penalties of layers count once), so "
-            "neither the sum nor the mean of the ranks' gradients is right",
-            remedy='compile with losses whose reduction is "sum_over_batch_size"',
-        )
-    return hvd.Sum
-
-
-def _losses(losses: object) -> list[object]:
-    """Returns the losses in a list, dictionary or other structure; without those that are None."""
-    import keras
-
-    return [loss for loss in keras.tree.flatten(losses) if loss is not None]
 
 
 def _recorded(model: keras.Model) -> RecordedStep:

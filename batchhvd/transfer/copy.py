@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from attrs import field, frozen
 
 from batchhvd.errors import ConflictError
-from batchhvd.transfer.checksum import PIECE, PROMISED, WRITTEN, known_md5, md5_of, size_of
+from batchhvd.transfer.checksum import PIECE, PROMISED, WRITTEN, known_md5, md5_of, size_of, usable
 from batchhvd.transfer.meter import Meter, TransferProgress
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def upload(
     sources: Sequence[tuple[Path, str]],
     *,
     make_folder: Callable[[str], None],
+    folders: Sequence[str] = (),
     parallel: int = 8,
     progress: TransferProgress | None = None,
 ) -> Transfer:
@@ -69,21 +70,24 @@ def upload(
         client: the share.
         sources: local files, each with its path in the share.
         make_folder: creates a folder of the share, and its parents, if they do not exist.
+        folders: folders of the share to create even if no file goes there.
         parallel: how many files at once.
         progress: called with the bytes done and the total bytes.
 
     Raises:
-        NotFoundError: a local file does not exist.
+        SpecError: a local file cannot be read.
         ServiceError: the service rejected a request; what was copied stays, and the next upload resumes after it.
     """
     meter = Meter(progress)
     for source, _ in sources:
-        meter.expect(size_of(source))
-    for folder in sorted({target.rpartition("/")[0] for _, target in sources} - {""}):
+        with usable(source, "read"):
+            meter.expect(size_of(source))
+    for folder in sorted({*folders, *(target.rpartition("/")[0] for _, target in sources)} - {""}):
         make_folder(folder)
 
     def copy(source: Path, target: str) -> bool:
-        return _upload_one(client.get_file_client(target), source, meter)
+        with usable(source, "read"):
+            return _upload_one(client.get_file_client(target), source, meter)
 
     return _all(copy, sources, meter, parallel, [target for _, target in sources])
 
@@ -92,6 +96,7 @@ def download(
     client: ShareClient,
     targets: Sequence[tuple[str, Path]],
     *,
+    folders: Sequence[Path] = (),
     parallel: int = 8,
     progress: TransferProgress | None = None,
 ) -> Transfer:
@@ -100,19 +105,23 @@ def download(
     Args:
         client: the share.
         targets: paths in the share, each with the local path to write.
+        folders: local folders to make even if no file goes there.
         parallel: how many files at once.
         progress: called with the bytes done and the total bytes.
 
     Raises:
         NotFoundError: a file does not exist; no part of it is left here.
+        SpecError: a local file or folder cannot be written.
         ConflictError: a file kept changing while it was read.
     """
     meter = Meter(progress)
-    for _, target in targets:
-        target.parent.mkdir(parents=True, exist_ok=True)
+    for folder in dict.fromkeys([*folders, *(target.parent for _, target in targets)]):
+        with usable(folder, "made"):
+            folder.mkdir(parents=True, exist_ok=True)
 
     def copy(target: Path, path: str) -> bool:
-        return _download_one(client.get_file_client(path), target, meter)
+        with usable(target, "written"):
+            return _download_one(client.get_file_client(path), target, meter)
 
     pairs = [(target, path) for path, target in targets]
     return _all(copy, pairs, meter, parallel, [str(target) for _, target in targets])

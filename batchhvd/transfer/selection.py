@@ -1,65 +1,68 @@
-"""Which files a transfer selects (a file, a folder or a pattern), and the name of each at the other end."""
+"""What patterns fit, and the name of each file of a transfer at the other end."""
 
 from __future__ import annotations
 
-import glob
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from batchhvd.errors import SpecError
 
 _PATTERN = re.compile(r"[*?\[]")
+_NOT_TEXT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]")  # what no URL or XML answer can carry
 
 
-def local_files(source: str | os.PathLike[str]) -> list[tuple[Path, str]]:
-    """Returns the local files that a path selects, each with its name below the target.
+def targets(files: Mapping[str, Path], to: str, *, case_matters: bool = True) -> list[tuple[Path, str]]:
+    """Returns local files with their paths in the share.
 
     Args:
-        source: a file (its own name), a folder (its name and the paths below it), or a pattern (``**`` for any
-            depth).
+        files: each local file by its name below the target.
+        to: the folder in the share.
+        case_matters: whether the share tells names apart that differ in their case only.
 
     Raises:
-        SpecError: no file matches.
+        SpecError: two files would have one path there, or a path that no share can have.
     """
-    text = os.fspath(source)
-    found = [text] if os.path.lexists(text) else sorted(glob.glob(text, recursive=True))
-    if not found:
-        raise SpecError(f"there is no file {text!r} here", remedy=f"give a path from {os.getcwd()}, or an absolute one")
-    return [pair for path in found for pair in _below(Path(path))]
+    found: dict[str, tuple[Path, str]] = {}
+    for name, path in files.items():
+        target = inside(f"{to}/{name}")
+        other = found.setdefault(target if case_matters else target.casefold(), (path, target))
+        if other[0] is not path:
+            problem = f"{other[0]} and {path} would both become {target!r} in the share"
+            raise SpecError(problem, remedy="rename one of them, or upload them to different folders")
+    return list(found.values())
 
 
-def _below(path: Path) -> Iterator[tuple[Path, str]]:
-    if not path.is_dir():
-        yield path, path.name
-        return
-    name = path.resolve().name
-    for folder, folders, files in os.walk(path):
-        folders.sort()
-        for file in sorted(files):
-            inside = Path(folder, file)
-            yield inside, f"{name}/{inside.relative_to(path).as_posix()}"
+def inside(path: str) -> str:
+    """Returns a path in a share without slashes at its ends.
 
-
-def target_in_share(files: Sequence[tuple[Path, str]], to: str) -> list[tuple[Path, str]]:
-    """Returns the local files with their paths in the share.
-
-    Args:
-        files: local files, each with its name below the target.
-        to: a folder; or the file's new path, if its last part has the suffix of the only file (``train.py``,
-            ``a/other.py``).
+    Raises:
+        SpecError: no share can have it.
     """
-    to = "/".join(part for part in to.split("/") if part not in ("", "."))
-    if len(files) == 1 and _is_file_name(to, files[0][1]):
-        return [(files[0][0], to)]
-    return [(path, f"{to}/{name}".lstrip("/")) for path, name in files]
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        raise SpecError(f"{path!r} has a ..", remedy="give the path from the share's root")
+    if not is_text(path):
+        raise SpecError(f"{path!r} is not UTF-8", remedy="rename it: names in a share are text without control signs")
+    return "/".join(parts)
 
 
-def _is_file_name(to: str, name: str) -> bool:
-    ending = PurePosixPath(name).suffix
-    return "/" not in name and ending != "" and PurePosixPath(to).suffix == ending
+def is_text(text: str) -> bool:
+    """Says whether a text can be sent: no control characters, and no bytes that are not UTF-8."""
+    return not any(
+        ord(sign) < 32 or 0xD800 <= ord(sign) < 0xE000 or ord(sign) in (0x7F, 0xFFFE, 0xFFFF) for sign in text
+    )
+
+
+def names_a_file(to: str, name: str) -> bool:
+    """Says whether the target of one file is its new path rather than a folder.
+
+    It is if it ends with the file's suffix, or with any if the file has none (``model`` to ``model.h5``).
+    """
+    ending, own = PurePosixPath(to).suffix, PurePosixPath(name).suffix
+    return not to.endswith("/") and ending != "" and ending == (own or ending)
 
 
 def is_pattern(path: str) -> bool:
@@ -83,8 +86,14 @@ def _match(parts: Sequence[str], patterns: Sequence[str]) -> bool:
     if not patterns:
         return not parts
     if patterns[0] == "**":
-        return any(_match(parts[skipped:], patterns[1:]) for skipped in range(len(parts) + 1))
-    return bool(parts) and fnmatchcase(parts[0], patterns[0]) and _match(parts[1:], patterns[1:])
+        deepest = next((index for index, part in enumerate(parts) if part.startswith(".")), len(parts))
+        return any(_match(parts[skipped:], patterns[1:]) for skipped in range(deepest + 1))
+    return bool(parts) and fits(parts[0], patterns[0]) and _match(parts[1:], patterns[1:])
+
+
+def fits(name: str, pattern: str) -> bool:
+    """Says whether a name fits one part of a pattern; as in a shell, a wildcard does not match a dot at its start."""
+    return fnmatchcase(name, pattern) and (not name.startswith(".") or pattern.startswith("."))
 
 
 def target_here(to: str | os.PathLike[str], name: str) -> Path:

@@ -30,8 +30,18 @@ def card(resource: Viewable) -> str:
         for name, value in facts.items()
     )
     reasons = "".join(f'<div style="color:{BAD}">{escape(reason)}</div>' for reason in resource._reasons())
-    head = f'<b>{escape(resource.name)}</b> <span style="{_DIM}">{escape(resource.kind)}</span>'
+    head = _head(resource.name, resource.kind)
     return f'<div style="{_BOX.format(_colour(facts))}">{head}{rows}{reasons}</div>'
+
+
+def unread(name: str, kind: str) -> str:
+    """Returns a resource of which nothing is known yet as a card."""
+    said = f'<div style="{_DIM}">not read yet: <code>refresh()</code> reads it</div>'
+    return f'<div style="{_BOX.format(_COLOURS[""])}">{_head(name, kind)}{said}</div>'
+
+
+def _head(name: str, kind: str) -> str:
+    return f'<b>{escape(name)}</b> <span style="{_DIM}">{escape(kind)}</span>'
 
 
 def table(resources: Sequence[Viewable]) -> str:

@@ -6,7 +6,7 @@ nothing moves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 
 from rich.console import Console, RenderableType
@@ -79,6 +79,11 @@ def _number(name: str, value: float | None) -> str:
     return f"{value:.1f}" if name == "seconds" else f"{value:.4f}"
 
 
+def _dimmed(line: str) -> Text:
+    """Returns a line of other programs' output, dimmed; of what was written over itself, the last state."""
+    return Text(Text.from_ansi(line.rstrip("\r").rpartition("\r")[2]).plain, style="dim")
+
+
 class Follower:
     """Shows a training's log as it grows, with one bar per writer below it; a context manager.
 
@@ -105,7 +110,7 @@ class Follower:
     def say(self, line: str) -> None:
         """Shows what the stream is waiting for, until a bar replaces it."""
         if self._live and not self.progress.bars:
-            self._waits.update(text=Text(line, style="dim"))
+            self._waits.update(text=Text(line, style="dim", no_wrap=True, overflow="ellipsis"))
 
     def __enter__(self) -> Follower:
         if self._live:
@@ -119,6 +124,24 @@ class Follower:
         self._print(self.progress.close())
         if self._live:
             self._live.stop()
+
+    def prepare(self, command: str, pieces: Iterable[str]) -> None:
+        """Shows what a preparation prints, dimmed below a heading; without a live terminal on stderr.
+
+        Args:
+            command: the preparation's command line.
+            pieces: its output, as it comes.
+        """
+        console = self._console if self._live else Console(stderr=True, highlight=False)
+        rest = ""
+        for number, piece in enumerate(pieces):
+            if number == 0:
+                console.print(Text(f"preparation: {command}", style="bold dim"), soft_wrap=True)
+            *lines, rest = (rest + piece).split("\n")
+            for line in lines:
+                console.print(_dimmed(line), soft_wrap=True)
+        if rest:
+            console.print(_dimmed(rest), soft_wrap=True)
 
     def write(self, text: str) -> None:
         """Shows more of the log."""

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from azure.core.exceptions import AzureError, DeserializationError, HttpResponseError, SerializationError
 
 from batchhvd.errors import AccessDeniedError, SpecError, translate
+from batchhvd.wire.facts.hosts import read_url
 from batchhvd.wire.local_service import read_endpoint, read_started
 from batchhvd.wire.loopback import LOOPBACK, LocalTransport, LoopbackBearer, TokenFile
 from batchhvd.wire.waiting import Pace
@@ -210,10 +211,9 @@ class Connection:
         if self.root is not None:
             return TokenFile(self.root)
         if self.loopback:
-            raise AccessDeniedError(
-                f"no token is known for {self._endpoint}. Give connect() one as credential, set BATCHHVD_TOKEN, or set "
-                "BATCHHVD_ROOT to the service's folder"
-            )
+            what = f"no token is known for {self._endpoint}"
+            other = "set BATCHHVD_TOKEN, or set BATCHHVD_ROOT to the service's folder"
+            raise AccessDeniedError(f"{what}. Give connect() one as credential, {other}").told(f"{what}: {other}")
         from azure.identity import DefaultAzureCredential
 
         return DefaultAzureCredential()
@@ -238,7 +238,9 @@ class Connection:
         known = (AzureError, DeserializationError, JSONDecodeError, RequestException, SerializationError)
         if not isinstance(error, known):
             return error
-        return translate(error, what=what, remedy=remedy or self._start(error))
+        if remedy:
+            return translate(error, what=what, remedy=remedy)
+        return translate(error, what=what, remedy=self._start(error), shell=self._start(error, shell=True))
 
     def close(self) -> None:
         """Closes the connections that are open; the next request opens them again."""
@@ -248,12 +250,14 @@ class Connection:
         for name in ("resources", "storage", "batchai", "links"):
             self.__dict__.pop(name, None)
 
-    def _start(self, error: Exception) -> str:
+    def _start(self, error: Exception, *, shell: bool = False) -> str:
         """Returns how to start the service if it is one of this machine and does not answer."""
         if not self.loopback or getattr(error, "status_code", None) is not None:
             return ""
         if self.root is None:
             return f"Nothing answers at {self._endpoint}: start the service there and try again"
+        if shell:
+            return f"The service is not running: start it with `batchhvd --root {self.root} serve --detach`"
         return (
             f"The service is not running: start it with batchhvd.local({self.root!r}) or "
             f"`python -m batchhvd.service --root {self.root}`; existing handles keep working"
@@ -265,7 +269,11 @@ class Connection:
 
     def _transport(self) -> dict[str, Any]:
         """The transport of a client for a service on this machine; the package's own for any other."""
-        return {"transport": LocalTransport(lambda: self.endpoint if self.root else "")} if self.loopback else {}
+        if not self.loopback:
+            return {}
+        # A credential that the caller gave is for whoever the caller named; a root's token is for the root's service.
+        root = self.root if self._credential is None else None
+        return {"transport": LocalTransport(lambda: self.endpoint if self.root else "", root)}
 
     def _options(self) -> dict[str, Any]:
         """Returns the settings of all three Resource Manager clients."""
@@ -290,7 +298,7 @@ class _Retired(HttpResponseError):
 
 
 def _checked(endpoint: str) -> str:
-    parts = urlsplit(endpoint)
+    parts = read_url(endpoint)
     if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK):
         return endpoint.rstrip("/")
     raise SpecError(

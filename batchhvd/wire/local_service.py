@@ -12,7 +12,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -40,6 +41,7 @@ class LocalService:
         started: when it started, as ISO 8601.
         engine: what runs its jobs.
         version: of the package that it runs.
+        is_identified: whether the process is known by its start time too; a number alone may by now be another's.
     """
 
     root: str
@@ -48,6 +50,7 @@ class LocalService:
     started: str
     engine: str
     version: str
+    is_identified: bool
 
 
 def default_root() -> Path:
@@ -69,8 +72,9 @@ def find(root: Root) -> LocalService | None:
     pid, began = _number(about.get("pid")), about.get("ticks")
     if pid <= 1 or (began is not None and ticks(pid) != began):  # it has not said yet who it is; the file is another's
         return None
+    known = began is not None
     facts = {name: str(about.get(name, "")) for name in ("started", "engine", "version")}
-    return LocalService(str(root), read_endpoint(root), pid, **facts)
+    return LocalService(str(root), read_endpoint(root), pid, **facts, is_identified=known)
 
 
 def _number(value: object) -> int:
@@ -80,7 +84,7 @@ def _number(value: object) -> int:
 def read_endpoint(root: Root) -> str:
     """Returns the URL that a service wrote into its root, or "" when none runs there; the file may have outlived it."""
     try:
-        return (Path(root) / "endpoint").read_text(encoding="ascii").strip().rstrip("/")
+        return (Path(root) / "endpoint").read_text(encoding="ascii", errors="replace").strip().rstrip("/")
     except OSError:
         return ""
 
@@ -158,15 +162,21 @@ def stop(root: Root, *, timeout: float = 15.0, clock: Clock | None = None) -> bo
 
     Raises:
         AccessDeniedError: it is another user's.
+        UnavailableError: its files do not say when its process started, so it cannot be told from another one.
         WaitTimeoutError: it did not end in time.
     """
     found = find(root)
     if found is None:
         return False
+    if not found.is_identified:
+        raise UnavailableError(
+            f"{Path(root) / 'service.json'} does not say when process {found.pid} was started, so it may be another "
+            f"program by now, and it was not signalled. Look at it with `ps -p {found.pid}`, and end it yourself",
+            code="ProcessUnknown",
+        )
     try:
-        os.kill(found.pid, signal.SIGTERM)
-    except ProcessLookupError:
-        return False
+        if not _terminate(found.pid, read_about(root).get("ticks")):
+            return False
     except PermissionError as error:
         message = f"the service of {found.root} (process {found.pid}) is another user's. End it as that user"
         raise AccessDeniedError(message) from error
@@ -180,6 +190,34 @@ def stop(root: Root, *, timeout: float = 15.0, clock: Clock | None = None) -> bo
         pace=Pace(first=0.02, longest=0.2),
     )
     return True
+
+
+def _terminate(pid: int, began: object) -> bool:
+    """Sends SIGTERM to a process if it is the one that began then, and says whether it is."""
+    try:
+        with _hold(pid) as signal_it:
+            if ticks(pid) != began:
+                return False
+            signal_it()
+            return True
+    except ProcessLookupError:
+        return False
+
+
+@contextmanager
+def _hold(pid: int) -> Iterator[Callable[[], None]]:
+    """Gives a function that sends SIGTERM to the process that has a number now, even if another one gets the number."""
+    try:
+        held = os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise
+    except OSError:  # an old kernel, or a sandbox that does not allow it
+        yield lambda: os.kill(pid, signal.SIGTERM)
+        return
+    try:
+        yield lambda: signal.pidfd_send_signal(held, signal.SIGTERM)
+    finally:
+        os.close(held)
 
 
 def _held(lock: Path) -> bool:

@@ -13,8 +13,11 @@ from azure.core.exceptions import ServiceResponseError
 from azure.core.pipeline import PipelineRequest
 from azure.core.pipeline.policies import BearerTokenCredentialPolicy
 from azure.core.pipeline.transport import RequestsTransport
+from requests import Session
 
 from batchhvd.errors import AccessDeniedError
+from batchhvd.wire import proven
+from batchhvd.wire.facts.secrets import is_secret
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 """The host names that mean this machine."""
@@ -30,15 +33,29 @@ class TokenFile:
         """Returns the token, valid for one request.
 
         Raises:
-            AccessDeniedError: the file cannot be read.
+            AccessDeniedError: the file cannot be read, or holds no secret.
+        """
+        return AccessToken(self.read(), int(time.time()))
+
+    def read(self) -> str:
+        """Returns the token.
+
+        Raises:
+            AccessDeniedError: the file cannot be read, or holds no secret.
         """
         try:
-            return AccessToken(self._path.read_text(encoding="ascii").strip(), int(time.time()))
+            found = self._path.read_bytes().strip()
         except OSError as error:
-            raise AccessDeniedError(
-                f"the local service's token {self._path} cannot be read: {error.strerror}. Start the service with "
-                f"batchhvd.local({str(self._path.parent)!r}), as the user who owns that folder"
-            ) from error
+            raise self._unusable(f"cannot be read: {error.strerror}") from error
+        if not is_secret(found):
+            raise self._unusable("holds no secret")
+        return found.decode("ascii")
+
+    def _unusable(self, how: str) -> AccessDeniedError:
+        return AccessDeniedError(
+            f"the local service's token {self._path} {how}. Start the service with "
+            f"batchhvd.local({str(self._path.parent)!r}), as the user who owns that folder"
+        )
 
 
 class Token:
@@ -73,19 +90,27 @@ class LoopbackBearer(BearerTokenCredentialPolicy[Any, Any]):
 class LocalTransport(RequestsTransport):  # type: ignore[misc]  # exported through a lazy attribute, without a type
     """Sends each attempt to the present address of the local service, past any proxy of the environment."""
 
-    def __init__(self, where: Callable[[], str]) -> None:
+    def __init__(self, where: Callable[[], str], root: str | None = None) -> None:
         """Creates a transport.
 
         Args:
             where: returns the service's present URL, or "" to leave every URL unchanged.
+            root: the folder of the service that each connection has to prove to be; None for any service.
         """
-        super().__init__(use_env_settings=False)
+        # Complete before its first use: threads that share it must not find it half made.
+        session = Session()
+        super().__init__(session=session, use_env_settings=False)
+        self._init_session(session)
+        if root is not None:
+            pools = {"http": proven.pool(root, TokenFile(root).read)}
+            session.get_adapter("http://").poolmanager.pool_classes_by_scheme = pools  # type: ignore[attr-defined]
         self._where = where
 
     def send(self, request: Any, **options: Any) -> Any:
         """Replaces host and port of a loopback URL; path, query and signatures stay as they are.
 
         Raises:
+            AccessDeniedError: what listens there did not prove to be the service of the root; nothing was sent to it.
             ServiceResponseError: the last header, which the local service always sends, is not there. The HTTP packages
                 below take such a truncated answer for a complete one.
         """

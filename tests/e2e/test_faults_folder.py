@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import random
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.support.drilled import examples
 from tests.support.faults import live
 from tests.support.waiting import until
 from tests.support.world import EXPERIMENT
@@ -32,19 +35,25 @@ def test_a_damaged_file_is_named_and_other_jobs_go_on(tmp_path: Path, name: str,
         world.store.close()
 
 
-def test_arbitrary_bytes_in_any_file_while_ten_other_jobs_run(tmp_path: Path) -> None:
-    generator = random.Random(13)
-    with live(tmp_path / "wurzel ü", nodes=16, patience=1.0) as world:
+BYTES = st.one_of(
+    st.binary(max_size=200), st.sampled_from([b"", b'{"nodes": -1}', b"null", b"[" * 5000, b'{"pid": 1, "ticks": 1}'])
+)
+
+
+@given(contents=st.fixed_dictionaries(dict.fromkeys(FILES, BYTES)), restart=st.booleans())
+@examples(2, 20)
+def test_arbitrary_bytes_in_any_file_while_ten_other_jobs_run(contents: dict[str, bytes], restart: bool) -> None:
+    with tempfile.TemporaryDirectory() as place, live(Path(place, "wurzel ü"), nodes=16, patience=1.0) as world:
         for number in range(10):
             world.command(f"good{number}", "sleep 2; echo fine")
         for name in FILES:
             world.command(f"bad-{name}", "sleep 1000")
         until(lambda: world.tick() or all(world.state(f"bad-{name}") == "running" for name in FILES))
-        for name in FILES:
-            data = generator.choice([b"", generator.randbytes(200), b'{"nodes": -1}', b"null", b"[" * 5000])
+        for name, data in contents.items():
             (world.folder(f"bad-{name}") / name).write_bytes(data)
         world.tick(2)
-        world.restart()
+        if restart:
+            world.restart()
         for name in FILES:
             world.terminate(f"bad-{name}")
         assert [world.ended(f"good{number}") for number in range(10)] == ["succeeded"] * 10

@@ -159,3 +159,45 @@ def test_ranks_of_a_failed_job_leave_complete_logs(world: Live) -> None:
     assert world.ended("j") == "failed"
     found = world.log("j").splitlines()
     assert [line for line in found if line.startswith("rank 0")] == [f"rank 0 line {i}" for i in range(1, 501)]
+
+
+def test_a_killed_rank_is_named_and_not_the_one_that_lost_it(world: Live) -> None:
+    # Seen to fail without Supervisor's patience with victims: rank 0 was named, which ends first.
+    lost = "echo 'HorovodInternalError: Horovod has been shut down'; exit 1"
+    world.command("j", f"[ $HOROVOD_RANK = 0 ] && {{ {lost}; }}; echo step 7; sleep 0.5; kill -9 $$", nodes=2)
+    assert world.ended("j") == "failed"
+    code, message = world.error("j")
+    assert (code, details(world, "j")["Rank"]) == ("RankFailed", "1")
+    assert message.startswith("Rank 1 was killed by SIGKILL on node ") and message.endswith("; last line: step 7.")
+
+
+def test_a_rank_that_lost_another_one_is_named_if_there_is_no_other(world: Live) -> None:
+    world.command("j", "[ $HOROVOD_RANK = 1 ] && exit 0; echo 'Horovod has been shut down'; exit 1", nodes=2)
+    assert world.ended("j") == "failed"
+    assert details(world, "j")["Rank"] == "0"
+
+
+def test_what_ranks_write_into_their_working_directory_is_kept(world: Live) -> None:
+    # Before this was checked: it was removed with a job that "succeeded".
+    write = (
+        "mkdir -p sub; echo weights > sub/checkpoint-$HOROVOD_RANK.h5; echo é > ü.txt; ln -s / out; ln -s sub latest"
+    )
+    world.command("j", f"{write}; exit 0", nodes=2)
+    assert world.ended("j") == "succeeded"
+    first, second = (f"work-{node}" for node in world.of("j").private["nodes"])
+    kept = {path.relative_to(world.logs("j")).as_posix() for path in world.logs("j").rglob("work-*/**/*")}
+    assert kept == {
+        *(f"{first}/latest", f"{first}/sub", f"{first}/sub/checkpoint-0.h5", f"{first}/ü.txt"),
+        *(f"{second}/latest", f"{second}/sub", f"{second}/sub/checkpoint-1.h5", f"{second}/ü.txt"),
+    }
+    said = world.log("j", f"execution-{first.removeprefix('work-')}.log")
+    assert f"its files are kept in {first}: latest, sub, ü.txt" in said
+    assert not (world.folder("j") / "temp").exists()
+
+
+def test_what_a_preparation_leaves_is_not_taken_for_the_ranks_work(tmp_path: Path) -> None:
+    with live(tmp_path / "wurzel", prepare="host") as world:
+        world.command("j", "cat data.txt", jobPreparation={"commandLine": "echo prepared > data.txt; sleep 0.1"})
+        assert world.ended("j") == "succeeded"
+        assert world.log("j") == "prepared\n"
+        assert not list(world.logs("j").glob("work-*"))

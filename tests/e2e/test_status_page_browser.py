@@ -66,11 +66,18 @@ def chromium() -> Iterator[Any]:
 
 
 @pytest.fixture
-def page(chromium: Any, root: Path) -> Iterator[Any]:
-    """The page as its link opens it; whatever its console complains about, or asks of others, fails the test."""
+def wrong() -> Iterator[list[str]]:
+    """What the page's console complains about, and what it asks of others: each fails the test."""
+    found: list[str] = []
+    yield found
+    assert found == []
+
+
+@pytest.fixture
+def page(chromium: Any, root: Path, wrong: list[str]) -> Iterator[Any]:
+    """The page as its link opens it."""
     context = chromium.new_context(viewport={"width": 1100, "height": 800})
     opened = context.new_page()
-    wrong: list[str] = []
 
     def complain(message: Any) -> None:
         if message.type in ("error", "warning"):
@@ -84,20 +91,16 @@ def page(chromium: Any, root: Path) -> Iterator[Any]:
         if not asked.url.startswith((home, "data:")) and asked.url != "about:blank":
             wrong.append(asked.url)
 
-    home = (root / "endpoint").read_text().strip()
+    link = SCREENSHOTS.link(root)
+    home = link.partition("#")[0]
     opened.set_default_timeout(20_000)
     opened.on("console", complain)
     opened.on("pageerror", lambda error: wrong.append(str(error)))
     opened.on("dialog", dismiss)
     opened.on("request", ask)
-    opened.goto(link(root))
+    opened.goto(link)
     yield opened
     context.close()
-    assert wrong == []
-
-
-def link(root: Path) -> str:
-    return f"{(root / 'endpoint').read_text().strip()}/#{(root / 'token').read_text().strip()}"
 
 
 def test_it_shows_nodes_verdict_curve_and_log_and_hostile_text_as_text(page: Any, root: Path) -> None:
@@ -114,12 +117,16 @@ def test_it_shows_nodes_verdict_curve_and_log_and_hostile_text_as_text(page: Any
     page.locator("#log", has_text="</pre><b>bold</b>").wait_for()
 
 
-def test_the_token_leaves_the_address_and_outlives_a_reload(page: Any, root: Path) -> None:
+def test_the_code_leaves_the_address_and_the_session_outlives_a_reload(page: Any, root: Path) -> None:
     page.wait_for_selector("#jobs button")
     token = (root / "token").read_text().strip()
-    assert token not in page.url and token not in page.content()
+    assert "#" not in page.url and token not in page.content()
+    assert page.evaluate("[document.cookie, sessionStorage.length, localStorage.length]") == ["", 0, 0]
     page.reload()
     page.wait_for_selector("#jobs button")
+    cookies = page.context.cookies()
+    assert [(c["name"], c["httpOnly"], c["sameSite"]) for c in cookies] == [("batchhvd", True, "Strict")]
+    assert token not in str(cookies)
 
 
 def test_it_works_with_the_keyboard(page: Any) -> None:
@@ -138,14 +145,20 @@ def test_it_works_with_the_keyboard(page: Any) -> None:
     assert page.evaluate("document.activeElement.id") == "log"
 
 
-def test_without_a_right_token_it_asks_for_one(page: Any, root: Path) -> None:
+def test_without_a_session_it_asks_for_a_link(page: Any, root: Path, wrong: list[str]) -> None:
     page.wait_for_selector("#jobs button")
-    page.evaluate("sessionStorage.clear()")
+    page.context.clear_cookies()
     page.reload()
-    page.get_by_role("textbox", name="Token").fill((root / "token").read_text())
+    box = page.get_by_role("textbox", name="Link")
+    box.fill((root / "token").read_text())  # the token itself opens nothing here
+    page.keyboard.press("Enter")
+    page.get_by_text("This link was used already, or is too old.").wait_for()
+    box.fill(SCREENSHOTS.link(root))
     page.keyboard.press("Enter")
     page.wait_for_selector("#jobs button")
     assert page.locator("#ask").is_hidden()
+    assert {text.partition(" (")[0].rpartition(" ")[2] for text in wrong} == {"401", "403"}  # as it should
+    wrong.clear()
 
 
 def test_it_fits_a_phone_and_a_desk_in_light_and_dark(page: Any) -> None:

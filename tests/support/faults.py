@@ -81,11 +81,14 @@ class Live(World):
         """Whether a job has been given to the engine."""
         return "handle" in self.of(name).private
 
+    def logs(self, name: str) -> Path:
+        """Returns the folder of a job's logs."""
+        segment = self.of(name).document["properties"]["jobOutputDirectoryPathSegment"]
+        return Path(self.root / "shares/acc/share" / segment / "stdouterr")
+
     def log(self, name: str, file: str = "stdout.txt") -> str:
         """Returns a log of a job."""
-        segment = self.of(name).document["properties"]["jobOutputDirectoryPathSegment"]
-        path: Path = self.root / "shares/acc/share" / segment / "stdouterr" / file
-        return path.read_text(encoding="utf-8")
+        return (self.logs(name) / file).read_text(encoding="utf-8")
 
     def execution_log(self, name: str, index: int = 0) -> str:
         """Returns the execution log of a job's node."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import random
 import socket
 import threading
@@ -12,6 +14,7 @@ from urllib.parse import urlsplit
 from batchhvd.resources.session import Session
 from batchhvd.wire.connection import Connection
 from batchhvd.wire.facts.identity import SUBSCRIPTION
+from batchhvd.wire.facts.peer_proof import PROOF_PATH, proof
 
 
 class Cutter:
@@ -26,6 +29,7 @@ class Cutter:
             seed: which ones.
         """
         self._target, self._most, self._random = target, most, random.Random(seed)
+        self.secret = ""  # the root's token; with it, the proxy proves for its own address that it belongs to the root
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.cuts = 0
         threading.Thread(target=self._accept, daemon=True).start()
@@ -53,7 +57,7 @@ class Cutter:
         except OSError:
             client.close()
             return
-        threading.Thread(target=_copy, args=(client, server), daemon=True).start()
+        threading.Thread(target=self._ask, args=(client, server), daemon=True).start()
         with client, server:
             while left and (data := _receive(server)):
                 try:
@@ -65,6 +69,18 @@ class Cutter:
             # Closing alone would not do: the other thread still waits for this socket.
             _shut(server)
             _shut(client)
+
+    def _ask(self, client: socket.socket, server: socket.socket) -> None:
+        """Passes on what the client asks; proves itself, if that is what the client asks first and it can."""
+        first = _receive(client)
+        if self.secret and first.startswith(b"GET " + PROOF_PATH.encode()):
+            nonce = first.partition(b"nonce=")[2].partition(b" ")[0].decode()
+            body = json.dumps({"proof": proof(self.secret, nonce, *self._listener.getsockname())})
+            client.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+            first = _receive(client)
+        with contextlib.suppress(OSError):
+            server.sendall(first)
+        _copy(client, server)
 
 
 def _copy(source: socket.socket, sink: socket.socket) -> None:
@@ -93,6 +109,7 @@ def _shut(connection: socket.socket) -> None:
 def through(proxy: Cutter, service_root: Path, folder: Path) -> Session:
     """A session that reaches the service through the proxy: its root names the proxy as the endpoint."""
     folder.mkdir()
+    proxy.secret = (service_root / "token").read_text().strip()
     (folder / "endpoint").write_text(proxy.url)
     (folder / "token").write_text((service_root / "token").read_text())
     return Session(Connection(proxy.url, SUBSCRIPTION, root=str(folder)))

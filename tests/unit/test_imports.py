@@ -57,7 +57,7 @@ ARROWS = {
     "_version": "",
     "trainer": "trainer.hvd",
     "trainer.measure": "trainer trainer.hvd node",
-    "trainer.check": "",
+    "trainer.check": "trainer.hvd",
     "trainer.install": "trainer.measure",
     "trainer.hvd": "trainer.exchange",
     "trainer.exchange": "",

@@ -43,6 +43,21 @@ RULES: list[tuple[dict[str, Any], str, str]] = [
         "stay inside",
     ),
     (
+        {"outputDirectories": [{"id": "A", "pathPrefix": "$AZ_BATCHAI_JOB_MOUNT_ROOT/m", "pathSuffix": "x/${B}"}]},
+        "/properties/outputDirectories/0/pathSuffix",
+        "no variable, not '${B}'",
+    ),
+    (
+        {"outputDirectories": [{"id": "A", "pathPrefix": "$AZ_BATCHAI_JOB_MOUNT_ROOT/m/$USER"}]},
+        "/properties/outputDirectories/0/pathPrefix",
+        "no other one, not '$USER'",
+    ),
+    (
+        {"stdOutErrPathPrefix": "${AZ_BATCHAI_JOB_MOUNT_ROOT}/m/a$HOME"},
+        "/properties/stdOutErrPathPrefix",
+        "no other one, not '$HOME'",
+    ),
+    (
         {"outputDirectories": [{"id": "A B", "pathPrefix": "$AZ_BATCHAI_JOB_MOUNT_ROOT/m"}]},
         "/properties/outputDirectories/0/id",
         "letters",

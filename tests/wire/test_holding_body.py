@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from batchhvd.service.http.holding import LARGEST, Holding
+from batchhvd.service.http.holding import Holding
+from batchhvd.service.http.limits import HELD_BODY_BYTES as LARGEST
 
 PIECE = b"x" * 16384
 

@@ -35,6 +35,7 @@ def test_what_it_writes_and_takes_away_and_that_it_is_alone(launch: Any) -> None
     second = again(root)
     assert (second.returncode, second.stdout.strip()) == (3, running.url)
     assert running.call("GET", "/subscriptions").status_code == 200
+    assert root.stat().st_mode & 0o777 == 0o700
     assert (root / "token").stat().st_mode & 0o777 == 0o600 and len(running.token) >= 32
     assert (root / "state.sqlite").stat().st_mode & 0o777 == 0o600
     about = json.loads((root / "service.json").read_text())
@@ -123,6 +124,16 @@ def test_a_token_that_protects_nothing_is_refused(tmp_path: Path, content: bytes
     done = again(tmp_path)
     assert done.returncode == 2 and str(tmp_path / "token") in done.stderr and "remove the file" in done.stderr
     assert "Traceback" not in done.stderr and (tmp_path / "token").read_bytes() == content
+
+
+@pytest.mark.parametrize("options", [(), ("--new-token",)])
+def test_a_root_that_everybody_may_write_to_is_refused(tmp_path: Path, options: tuple[str, ...]) -> None:
+    root = tmp_path / "open"
+    root.mkdir()
+    root.chmod(0o777)
+    done = again(root, *options)
+    assert done.returncode == 2 and f"may write to {root}" in done.stderr and "chmod o-w" in done.stderr
+    assert "Traceback" not in done.stderr and list(root.iterdir()) == []
 
 
 def test_where_it_cannot_start_it_says_so(tmp_path: Path) -> None:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
 import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import httpx
 import pytest
 
 from batchhvd.cli import main as cli
+from batchhvd.service.http import limits
 from batchhvd.service.http.exchange import Here
 from batchhvd.service.status import summary, verdict
 from batchhvd.service.store.records import Store
 from batchhvd.wire.facts import causes
+from tests.support.site import Site
 
 
 @pytest.fixture(scope="module")
@@ -90,27 +91,118 @@ class World:
         return next(job for job in self.summary()["jobs"] if job["name"] == name)
 
 
-def test_the_page_is_given_to_everybody_and_holds_nothing(lived_in: Any) -> None:
-    got = httpx.get(lived_in.running.url, trust_env=False)
-    assert got.status_code == 200 and got.headers["content-type"] == "text/html; charset=utf-8"
-    for word in (lived_in.running.token, "failing", lived_in.key):
-        assert word not in got.text
-    assert got.headers["referrer-policy"] == "no-referrer" and got.headers["x-content-type-options"] == "nosniff"
-    head = httpx.head(lived_in.running.url, trust_env=False)
+@pytest.fixture(scope="module")
+def site(lived_in: Any) -> Iterator[Site]:
+    """A browser with a session."""
+    found = Site(lived_in.running)
+    assert found.enter().status_code == 204
+    yield found
+    found.client.close()
+
+
+def test_the_page_is_given_to_whoever_knows_its_name_and_holds_nothing(lived_in: Any, site: Site) -> None:
+    name = {"Host": site.host}
+    for path, kind in (("/", "html"), ("/page.css", "css"), ("/page.js", "javascript")):
+        got = httpx.get(lived_in.running.url + path, headers=name, trust_env=False)
+        assert got.status_code == 200 and got.headers["content-type"] == f"text/{kind}; charset=utf-8"
+        for word in (lived_in.running.token, "failing", lived_in.key):
+            assert word not in got.text
+    head = httpx.head(lived_in.running.url, headers=name, trust_env=False)
     assert head.status_code == 200 and head.content == b""
 
 
-def test_its_policy_lets_only_its_own_script_and_style_run(lived_in: Any) -> None:
-    got = httpx.get(lived_in.running.url, trust_env=False)
-    policy = dict(part.strip().split(" ", 1) for part in got.headers["content-security-policy"].split(";"))
-    assert policy["default-src"] == policy["base-uri"] == policy["form-action"] == policy["frame-ancestors"] == "'none'"
-    assert policy["connect-src"] == "'self'" and "unsafe" not in str(policy)
-    for element in ("script", "style"):
-        (text,) = re.findall(f"<{element}>(.*?)</{element}>", got.text, re.S)
-        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-        assert policy[f"{element}-src"] == f"'sha256-{digest}'"
-    assert not re.findall(r"""(?:src|href|action)=["'](?!data:)""", got.text)  # nothing comes from elsewhere
-    assert "innerHTML" not in got.text and " style=" not in got.text and not re.search(r"\son\w+=", got.text)
+def test_its_policy_lets_only_its_own_script_and_style_run(site: Site) -> None:
+    for path in ("/", "/page.js", "/status.json", "/session", "/nothing"):
+        got = site.get(path)
+        policy = dict(part.strip().split(" ", 1) for part in got.headers["content-security-policy"].split(";"))
+        for name in ("default-src", "base-uri", "form-action", "frame-ancestors"):
+            assert policy[name] == "'none'"
+        for name in ("script-src", "style-src", "connect-src"):
+            assert policy[name] == "'self'"
+        assert "unsafe" not in str(policy) and "sha256" not in str(policy)
+        assert got.headers["referrer-policy"] == "no-referrer" and got.headers["x-content-type-options"] == "nosniff"
+    html, script = site.get("/").text, site.get("/page.js").text
+    assert re.findall(r"""(?:src|href|action)=["'](?!data:)(.*?)["']""", html) == ["/page.css", "/page.js"]
+    assert not re.search(r"<script>|<style>| style=|\son\w+=", html) and "innerHTML" not in script
+
+
+def test_the_page_has_a_name_that_only_the_secret_tells(lived_in: Any, site: Site) -> None:
+    assert re.fullmatch(r"page-[0-9a-f]{24}\.localhost:\d+", site.host)
+    for host in ("page.localhost", "page-000000000000000000000000.localhost", f"x.{site.host}", "localhost.evil"):
+        got = httpx.get(lived_in.running.url, headers={"Host": host}, trust_env=False)
+        assert (got.status_code, got.json()["error"]["code"]) == (403, "HostNotAllowed")
+    plain = httpx.get(lived_in.running.url, trust_env=False)
+    assert (plain.status_code, plain.json()["error"]["code"]) == (404, "StatusPageElsewhere")
+    assert "batchhvd status --open" in plain.text
+
+
+def test_the_page_s_host_serves_no_file_and_no_operation(lived_in: Any, site: Site) -> None:
+    token = {"Authorization": f"Bearer {lived_in.running.token}"}
+    link = _log_link(lived_in)
+    assert httpx.get(link, trust_env=False).status_code == 200
+    path = link.partition(lived_in.running.url)[2]
+    for method, wanted in (
+        ("GET", path),
+        ("GET", "/account/share?restype=share"),
+        ("GET", "/subscriptions?api-version=2018-05-01"),
+        ("PUT", f"{lived_in.group}?api-version=2018-05-01"),
+        ("POST", f"{lived_in.experiment}/jobs/busy/terminate?api-version=2018-05-01"),
+        ("POST", "/status.link"),
+        ("POST", "/x/oauth2/token"),
+    ):
+        assert site.client.request(method, wanted, headers=token).status_code == 404, wanted
+    assert lived_in.find("busy")["state"] == "running"
+
+
+def _log_link(lived_in: Any) -> str:
+    query = "outputdirectoryid=stdouterr&directory=.&linkexpiryinminutes=5&api-version=2018-05-01"
+    listed = lived_in.running.call("POST", f"{lived_in.experiment}/jobs/failing/listOutputFiles?{query}").json()
+    return str(next(entry["downloadUrl"] for entry in listed["value"] if entry["name"] == "stdout.txt"))
+
+
+def test_a_code_opens_one_session_once(lived_in: Any) -> None:
+    first = Site(lived_in.running)
+    assert first.get("/status.json").status_code == 401
+    for wrong in ("x", lived_in.running.token):
+        assert first.enter(wrong).status_code == 403
+    opened = first.enter()
+    assert opened.status_code == 204 and opened.content == b""
+    facts = opened.headers["set-cookie"].split("; ")
+    assert facts[1:] == ["Path=/", "HttpOnly", "SameSite=Strict"] and first.code not in facts[0]
+    assert first.get("/status.json").status_code == 200
+    second = Site(lived_in.running)
+    assert second.enter(first.code).status_code == 403 and second.get("/status.json").status_code == 401
+    for body in (b"", b"[]", b"{", b'{"code": 1}'):
+        assert second.client.post("/session", content=body).status_code in (400, 403)
+
+
+def test_a_session_opens_the_page_only_and_a_token_no_session(lived_in: Any, site: Site) -> None:
+    cookie = site.client.headers["Cookie"]
+    session = cookie.partition("=")[2]
+    url = f"{lived_in.running.url}/status.json"
+    for headers in ({"Cookie": cookie}, {"Authorization": f"Bearer {session}"}):
+        assert httpx.get(url, headers=headers, trust_env=False).status_code == 401
+    for text in (lived_in.running.token, f"{session}0", f"9{session}", "1.x", ""):
+        forged = {"Host": site.host, "Cookie": f"batchhvd={text}"}
+        assert httpx.get(url, headers=forged, trust_env=False).status_code == 401
+
+
+def test_the_page_reads_logs_as_text_in_pieces(lived_in: Any, site: Site) -> None:
+    job = f"{lived_in.experiment}/jobs/failing"
+    listed = {entry["name"]: entry["size"] for entry in site.get("/logs", job=job).json()["files"]}
+    text = "<img src=x onerror=alert(1)>\n"
+    assert listed["stdout.txt"] == len(text)
+    got = site.get("/log", job=job, file="stdout.txt", **{"from": "5"})
+    assert got.text == text[5:] and got.headers["content-type"] == "text/plain; charset=utf-8"
+    assert site.get("/log", job=job, file="stdout.txt", **{"from": "999"}).status_code == 416
+    for file, start in (("../stdout.txt", "0"), ("", "0"), ("stdout.txt", "²"), ("stdout.txt", "-1")):
+        assert site.get("/log", job=job, file=file, **{"from": start}).status_code == 400
+    assert site.get("/log", job=job, file="..", **{"from": "0"}).status_code in (400, 404)
+    assert site.get("/logs", job=lived_in.group).status_code == 404
+    path = unquote(urlsplit(_log_link(lived_in)).path)
+    (lived_in.running.root / "shares" / path[1:]).with_name("large.txt").write_bytes(b"x" * (limits.PAGE_LOG_BYTES + 9))
+    sizes = [len(site.get("/log", job=job, file="large.txt", **{"from": at}).content) for at in ("0", str(1 << 20))]
+    assert sizes == [limits.PAGE_LOG_BYTES, 9]
 
 
 def test_the_summary_needs_the_token_and_an_own_name(lived_in: Any) -> None:
@@ -236,7 +328,10 @@ def test_status_open_prints_the_link_and_opens_nothing_without_a_terminal(
     monkeypatch.setattr("webbrowser.open", lambda url: pytest.fail(f"opened {url}"))
     monkeypatch.setenv("BATCHHVD_ROOT", str(lived_in.running.root))
     assert cli.run(["status", "--open"]) == 0
-    assert capsys.readouterr().out == f"{lived_in.running.url}/#{lived_in.running.token}\n"
+    link = capsys.readouterr().out.strip()
+    port = lived_in.running.url.rpartition(":")[2]
+    assert re.fullmatch(rf"http://page-[0-9a-f]{{24}}\.localhost:{port}/#[\w-]{{32}}", link)
+    assert lived_in.running.token not in link
     assert not (lived_in.running.root / "status.html").exists()
 
 
@@ -247,8 +342,8 @@ def test_status_open_gives_the_browser_a_private_file(lived_in: Any, monkeypatch
     monkeypatch.setenv("BATCHHVD_ROOT", str(lived_in.running.root))
     assert cli.run(["status", "--open"]) == 0
     file = lived_in.running.root / "status.html"
-    assert opened == [file.as_uri()] and lived_in.running.token not in opened[0]
-    assert file.stat().st_mode & 0o777 == 0o600 and f"/#{lived_in.running.token}" in file.read_text()
+    assert opened == [file.as_uri()] and lived_in.running.token not in opened[0] + file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600 and re.search(r"url=http://page-\w+\.localhost:\d+/#", file.read_text())
 
 
 def test_the_token_reaches_no_log(lived_in: Any) -> None:
@@ -258,9 +353,9 @@ def test_the_token_reaches_no_log(lived_in: Any) -> None:
     assert lived_in.running.token not in lived_in.running.log()
 
 
-def test_colours_of_both_schemes_can_be_read(lived_in: Any) -> None:
+def test_colours_of_both_schemes_can_be_read(site: Site) -> None:
     """Source: WCAG 2.2, success criterion 1.4.3: text has a contrast of 4.5 to 1 at least."""
-    html = httpx.get(lived_in.running.url, trust_env=False).text
+    html = site.get("/page.css").text
     light, dark = (dict(re.findall(r"--(\w+): (#\w+)", block)) for block in re.findall(r":root \{(.*?)\}", html, re.S))
     for theme in (light, dark):
         for ink in ("ink", "soft", "accent", "run", "good", "bad", "wait", "gone"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from batchhvd.errors import ConflictError, NotFoundError
@@ -10,6 +9,7 @@ from batchhvd.service.arm import operations
 from batchhvd.service.description.reader import Reader, Schema, refuse
 from batchhvd.service.http import paging
 from batchhvd.service.http.exchange import Answer, Ask, Handler, Here
+from batchhvd.service.store import doomed
 from batchhvd.service.store.records import Document, Record
 from batchhvd.wire.facts.identity import SUBSCRIPTION, TENANT
 
@@ -69,21 +69,13 @@ def open_group(here: Here, name: str) -> Record:
 
 
 def mark_deleting(here: Here, target: Record) -> None:
-    """Marks a resource and all below it for deletion, all at once or not at all; the scheduler deletes them."""
-    with here.store.transaction():
-        for record in [target, *here.store.under(target.id)]:
-            state = "Deleting" if record.type == "groups" else "deleting"
-            here.store.update(record.id, _stamp(state, here.time()))
+    """Marks a resource for deletion, and the first ones of those below it; the scheduler marks the rest, and removes.
 
-
-def _stamp(state: str, time: str) -> Callable[[Document, Document], None]:
-    def change(document: Document, private: Document) -> None:
-        properties = document["properties"]
-        properties["provisioningState"] = state
-        if "provisioningStateTransitionTime" in properties:
-            properties["provisioningStateTransitionTime"] = time
-
-    return change
+    Nothing new is made in it from now on, because a new resource looks at everything above it.
+    """
+    found = doomed.below(here.store, target.id.lower())
+    keys = [record.key for record in found if not record.marked]
+    doomed.mark(here.store, [target.id.lower(), *keys], here.time())
 
 
 def put_group(here: Here, ask: Ask) -> Answer:
@@ -156,19 +148,18 @@ def delete_group(here: Here, ask: Ask) -> Answer:
 
 def list_resources(here: Here, ask: Ask) -> Answer:
     """Lists what a group, or the subscription, holds: workspaces and storage accounts."""
-    parents = [group(here, ask.names["group"])] if "group" in ask.names else here.store.list("groups")
-    found = [
-        r for parent in parents for type in ("workspaces", "storageAccounts") for r in here.store.list(type, parent.id)
-    ]
-    shown = ("id", "name", "type", "location", "tags")
-    found.sort(key=_by_number)
-    return paging.page(
-        ask, found, _by_number, lambda r: {name: r.document[name] for name in shown if name in r.document}
-    )
+    parent = group(here, ask.names["group"]).id if "group" in ask.names else None
+    kinds, shown = ("workspaces", "storageAccounts"), ("id", "name", "type", "location", "tags")
+
+    def fetch(after: int, most: int) -> list[Record]:
+        found = [record for kind in kinds for record in here.store.list(kind, parent, after=after, most=most)]
+        return sorted(found, key=_by_number)[:most]
+
+    return paging.records(ask, fetch, lambda r: {name: r.document[name] for name in shown if name in r.document})
 
 
-def _by_number(record: Record) -> str:
-    return f"{record.number:020d}"
+def _by_number(record: Record) -> int:
+    return record.number
 
 
 def list_subscriptions(here: Here, ask: Ask) -> Answer:

@@ -17,7 +17,7 @@ from batchhvd.wire.facts.identity import SUBSCRIPTION
 # Seconds that clients sleep between two polls. It must be a whole number above zero: 0 means "not given" to
 # azure-core, and azure-cli 2.0.60 fails on a fraction.
 RETRY_AFTER = "1"
-_KEPT = 86400.0
+_KEPT, _FORGOTTEN = 86400.0, 3
 
 
 def begin(here: Here, ask: Ask, kind: str, target: Record, location: str = "local") -> Answer:
@@ -89,7 +89,8 @@ def _state(here: Here, record: Record) -> str:
 
 
 def _forget(here: Here) -> None:
-    for record in here.store.list("operations"):
+    """Forgets a few old operations: more than one new one brings."""
+    for record in here.store.list("operations", most=_FORGOTTEN):
         if record.document["started"] > here.now() - _KEPT:
             break
         here.store.delete(record.id)

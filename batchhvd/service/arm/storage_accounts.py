@@ -12,8 +12,7 @@ from batchhvd.service.description.reader import Schema
 from batchhvd.service.http import paging
 from batchhvd.service.http.exchange import Answer, Ask, Handler, Here
 from batchhvd.service.store import trash
-from batchhvd.service.store.accounts import find
-from batchhvd.service.store.job import StoredJob
+from batchhvd.service.store.accounts import find, job_with_key
 from batchhvd.service.store.records import Document, Record
 from batchhvd.wire.facts.hosts import ACCOUNT_NAME, FILE_DOMAIN
 
@@ -51,6 +50,7 @@ def put_account(here: Here, ask: Ask) -> Answer:
     if old is not None:
         changed = here.store.update(old.id, lambda document, private: document.update(tags=body.get("tags", {})))
         return Answer(200, shown(changed or old, ask))
+    here.files.forget(name)
     record = here.store.put(
         f"{parent.id}/providers/Microsoft.Storage/storageAccounts/{name}",
         "storageAccounts",
@@ -145,16 +145,16 @@ def delete_account(here: Here, ask: Ask) -> Answer:
     _refuse_in_use(here, record)
     here.store.delete(record.id)
     trash.discard(here.root, here.root / "shares" / record.document["name"])
+    here.files.forget(record.document["name"])
     return Answer(200)
 
 
 def _refuse_in_use(here: Here, record: Record) -> None:
-    for job in map(StoredJob.of, here.store.active()):
-        if record.document["name"] in job.keys:
-            raise ConflictError(
-                f"The storage account '{record.document['name']}' is mounted by the job {job.id}; end it first.",
-                code="StorageAccountInUse",
-            )
+    name = str(record.document["name"])
+    job = job_with_key(here.store, name)
+    if job is not None:
+        text = f"The storage account '{name}' is mounted by the job {job}; end it first."
+        raise ConflictError(text, code="StorageAccountInUse")
 
 
 def list_keys(here: Here, ask: Ask) -> Answer:

@@ -80,7 +80,7 @@ def delete(here: Here, ask: Ask) -> Answer:
 
 
 def _refuse_in_use(here: Here, record: Record) -> None:
-    for id, volumes in _mounting(here):
+    for id, volumes in _mounting(here, record):
         ids = {entry["fileServer"]["id"].lower() for entry in volumes.get("fileServers", ())}
         if record.id.lower() in ids:
             raise ConflictError(
@@ -89,9 +89,10 @@ def _refuse_in_use(here: Here, record: Record) -> None:
             )
 
 
-def _mounting(here: Here) -> Iterator[tuple[str, MountVolumes]]:
-    """Yields the ids of all clusters and active jobs, and what they mount."""
-    for record in here.store.list("clusters"):
-        yield record.id, StoredCluster.of(record).properties.get("nodeSetup", {}).get("mountVolumes", {})
-    for record in here.store.active():
-        yield record.id, StoredJob.of(record).properties.get("mountVolumes", {})
+def _mounting(here: Here, server: Record) -> Iterator[tuple[str, MountVolumes]]:
+    """Yields the ids of all clusters and active jobs that may mount a file server, and what they mount."""
+    for record in accounts.may_mount(here.store, server):
+        if record.type == "clusters":
+            yield record.id, StoredCluster.of(record).properties.get("nodeSetup", {}).get("mountVolumes", {})
+        else:
+            yield record.id, StoredJob.of(record).properties.get("mountVolumes", {})

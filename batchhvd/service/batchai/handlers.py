@@ -15,14 +15,14 @@ from batchhvd.service.batchai import (
     workspaces,
 )
 from batchhvd.service.description.published import Description
-from batchhvd.service.http.exchange import Handler
+from batchhvd.service.http.exchange import Handler, Reading
 
 
 def handlers(description: Description) -> dict[str, Handler]:
     """Returns what acts for each operation of the description, by the operation's id."""
     return {
         "Operations_List": partial(provider.list_operations, description),
-        "Usages_List": provider.list_usages,
+        "Usages_List": Reading(provider.list_usages),
         "Workspaces_List": workspaces.list_all,
         "Workspaces_ListByResourceGroup": partial(kinds.list_children, "workspaces"),
         "Workspaces_Create": workspaces.create,
@@ -37,7 +37,7 @@ def handlers(description: Description) -> dict[str, Handler]:
         "Jobs_Create": jobs.create,
         "Jobs_Delete": partial(kinds.delete, "jobs"),
         "Jobs_Get": partial(kinds.get, "jobs"),
-        "Jobs_ListOutputFiles": output_files.list_files,
+        "Jobs_ListOutputFiles": Reading(output_files.list_files),
         "Jobs_ListRemoteLoginInformation": jobs.list_logins,
         "Jobs_Terminate": jobs.terminate,
         "FileServers_Create": file_servers.create,

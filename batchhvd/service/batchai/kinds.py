@@ -39,11 +39,17 @@ def parent_of(here: Here, ask: Ask, type: str) -> Record:
     Raises:
         NotFoundError: it, or a resource above it, does not exist.
     """
+    return _above(here, ask, type)[-1]
+
+
+def _above(here: Here, ask: Ask, type: str) -> list[Record]:
+    """Returns the resources that hold those of a type, along the path of a request, the outermost first."""
     if type == "workspaces":
-        return group(here, ask.names["resourceGroupName"])
+        return [group(here, ask.names["resourceGroupName"])]
     above = "experiments" if type == "jobs" else "workspaces"
-    parent = parent_of(here, ask, above)
-    return existing(find(here, parent, above, ask.names[_KINDS[above]]), above, ask, "ParentResourceNotFound")
+    outer = _above(here, ask, above)
+    found = find(here, outer[-1], above, ask.names[_KINDS[above]])
+    return [*outer, existing(found, above, ask, "ParentResourceNotFound")]
 
 
 def named(here: Here, ask: Ask, type: str) -> Record:
@@ -91,12 +97,12 @@ def open_parent(here: Here, ask: Ask, type: str) -> Record:
 
     Raises:
         NotFoundError: it does not exist.
-        ConflictError: it is being deleted.
+        ConflictError: it, or a resource above it, is being deleted: what is in that may not be marked yet.
     """
-    parent = parent_of(here, ask, type)
-    if parent.type == "groups":
-        return open_group(here, ask.names["resourceGroupName"])
-    return alive(parent)
+    _, *inner = _above(here, ask, type)
+    for record in reversed(inner):
+        alive(record)
+    return [open_group(here, ask.names["resourceGroupName"]), *inner][-1]
 
 
 def alive(record: Record) -> Record:
@@ -124,13 +130,15 @@ def fresh(here: Here, parent: Record, type: str, name: str, properties: Mapping[
 
 
 def get(type: str, here: Here, ask: Ask) -> Answer:
-    """Shows a resource."""
-    return Answer(200, named(here, ask, type).document)
+    """Shows a resource; its document goes out as it is stored, because this is what clients ask for most."""
+    text = here.store.document(_id(ask, type))
+    return Answer(200, named(here, ask, type).document if text is None else text)
 
 
 def list_children(type: str, here: Here, ask: Ask) -> Answer:
     """Lists the resources of a type in their parent."""
-    return paging.records(ask, here.fetch(type, parent_of(here, ask, type).id))
+    parent = parent_of(here, ask, type).id
+    return paging.stored(ask, lambda after, most: here.store.documents(type, parent, after=after, most=most))
 
 
 def delete(type: str, here: Here, ask: Ask) -> Answer:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from urllib.parse import quote
 
@@ -23,6 +24,8 @@ from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Document
 from batchhvd.wire.facts.hosts import FILE_DOMAIN
 from batchhvd.wire.facts.times import write_moment
+
+_READ = 1001  # names that are read at once: one more than a page has
 
 
 @frozen
@@ -43,7 +46,13 @@ class Folder:
 
 @frozen
 class ListedFile:
-    """One file or directory of a folder."""
+    """One file or directory of a folder.
+
+    Attributes:
+        folder: where it is.
+        name: its name there.
+        facts: what the system knows of it.
+    """
 
     folder: Folder
     name: str
@@ -55,9 +64,14 @@ def list_files(here: Here, ask: Ask) -> Answer:
     folder = _folder(
         here, StoredJob.of(named(here, ask, "jobs")), ask.query["outputdirectoryid"], ask.query["directory"]
     )
-    entries = [] if folder is None else sorted(_entries(folder), key=lambda entry: entry.name)
-    expiry = here.now() + 60 * int(ask.query["linkexpiryinminutes"])
-    return paging.page(ask, entries, lambda entry: entry.name, lambda entry: _show(here, ask, entry, expiry))
+    if folder is None:
+        return paging.found(ask, lambda after, most: [], str, str)
+    link = _links(here, ask, folder, here.now() + 60 * int(ask.query["linkexpiryinminutes"]))
+
+    def fetch(after: str, most: int) -> list[ListedFile]:
+        return list(islice(_entries(here, folder, after), most))
+
+    return paging.found(ask, fetch, lambda entry: entry.name, lambda entry: _show(entry, link))
 
 
 def output_directory(here: Here, job: StoredJob, id: str) -> tuple[str, str, str] | None:
@@ -115,42 +129,54 @@ def _folder(here: Here, job: StoredJob, id: str, directory: str) -> Folder | Non
     return Folder(place[0], place[1], posixpath.normpath(posixpath.join(place[2], directory)).strip("/"), top)
 
 
-def _entries(folder: Folder) -> Iterator[ListedFile]:
-    top = folder.top.resolve()
-    try:
-        found = list(os.scandir(folder.top / folder.path))
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    for entry in found:
-        facts = _facts(top, entry)
-        if facts is not None:
-            yield ListedFile(folder, entry.name, facts)
+def _entries(here: Here, folder: Folder, after: str) -> Iterator[ListedFile]:
+    """Yields what is in a folder in the order of the names, from the name that follows one; looks at nothing else."""
+    top, place = os.path.realpath(folder.top), os.path.realpath(folder.top / folder.path)
+    while True:
+        try:
+            names = here.files.names(Path(place), after, _READ) if _is_in(place, top) else []
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        for name in names:
+            facts = _facts(top, place, name)
+            if facts is not None:
+                yield ListedFile(folder, name, facts)
+        if len(names) < _READ:
+            return
+        after = names[-1]
 
 
-def _facts(top: Path, entry: os.DirEntry[str]) -> os.stat_result | None:
+def _is_in(path: str, top: str) -> bool:
+    return f"{path}/".startswith(f"{top}/")
+
+
+def _facts(top: str, place: str, name: str) -> os.stat_result | None:
     """Returns what is known of an entry; None for what no link can open: devices, links out of the share, odd names."""
+    path = f"{place}/{name}"
     try:
-        entry.name.encode()
-        facts, real = os.stat(entry.path), os.path.realpath(entry.path)
+        name.encode()
+        facts = os.lstat(path)
+        if stat.S_ISLNK(facts.st_mode):
+            facts = os.stat(path) if _is_in(os.path.realpath(path), top) else facts
     except (OSError, UnicodeEncodeError):
         return None  # gone by now, a dangling link, or a name that is not UTF-8
-    plain = stat.S_ISREG(facts.st_mode) or stat.S_ISDIR(facts.st_mode)
-    return facts if plain and Path(real).is_relative_to(top) else None
+    return facts if stat.S_ISREG(facts.st_mode) or stat.S_ISDIR(facts.st_mode) else None
 
 
-def _show(here: Here, ask: Ask, entry: ListedFile, expiry: float) -> Document:
+def _show(entry: ListedFile, link: Callable[[str], str]) -> Document:
     if stat.S_ISDIR(entry.facts.st_mode):
         return {"name": entry.name, "fileType": "directory"}
     return {
         "name": entry.name,
         "fileType": "file",
-        "downloadUrl": _link(here, ask, entry, expiry),
+        "downloadUrl": link(posixpath.join(entry.folder.path, entry.name)),
         "properties": {"lastModified": write_moment(entry.facts.st_mtime), "contentLength": entry.facts.st_size},
     }
 
 
-def _link(here: Here, ask: Ask, entry: ListedFile, expiry: float) -> str:
-    folder, path = entry.folder, posixpath.join(entry.folder.path, entry.name)
+def _links(here: Here, ask: Ask, folder: Folder, expiry: float) -> Callable[[str], str]:
+    """Returns what gives the link to a file of a folder's share by its path there."""
     public = "://management." in ask.base
     start = f"https://{folder.account}.{FILE_DOMAIN}" if public else f"{ask.base}/{folder.account}"
-    return f"{start}/{folder.share}/{quote(path)}?{here.files.sas(folder.account, folder.share, path, 'r', expiry)}"
+    query = here.files.links(folder.account, folder.share, "r", expiry)
+    return lambda path: f"{start}/{folder.share}/{quote(path)}?{query(path)}"

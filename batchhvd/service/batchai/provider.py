@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from batchhvd.service.description.published import Description
 from batchhvd.service.http.exchange import Answer, Ask, Here
-from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.records import Document
 from batchhvd.wire.facts import vm_sizes
 from batchhvd.wire.facts.states import VmPriority
@@ -15,16 +14,12 @@ _WORDS = {VmPriority.DEDICATED: "Dedicated", VmPriority.LOW_PRIORITY: "Low Prior
 
 def list_usages(here: Here, ask: Ask) -> Answer:
     """Lists how much of each resource is in use; there are no quotas, so each limit is the largest number that fits."""
-    clusters = [StoredCluster.of(record) for record in here.store.list("clusters")]
-    counts = {"Clusters": len(clusters), "Jobs": here.store.count("jobs")}
+    counts = {"Clusters": here.store.count("clusters"), "Jobs": here.store.count("jobs")}
+    nodes = here.store.node_counts()
     for priority, words in _WORDS.items():
-        cores = [_cores(cluster) for cluster in clusters if cluster.properties["vmPriority"] == priority]
+        cores = [vm_sizes.size(size).cores * number for size, which, number in nodes if which == priority]
         counts[f"Total Cluster {words} Regional vCPUs"] = sum(cores)
     return Answer(200, {"value": [_usage(name, count) for name, count in counts.items()]})
-
-
-def _cores(cluster: StoredCluster) -> int:
-    return vm_sizes.size(cluster.properties["vmSize"]).cores * len(cluster.names)
 
 
 def _usage(name: str, count: int) -> Document:

@@ -9,6 +9,7 @@ of the work: a new file, a small range, a look at a file's properties.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import time
@@ -22,8 +23,11 @@ from attrs import evolve
 from starlette.types import Receive, Scope, Send
 
 from batchhvd.errors import ServiceError
+from batchhvd.service.files.disk import names
 from batchhvd.service.files.disk.disk import Disk
-from batchhvd.service.files.protocol import sas
+from batchhvd.service.files.operations.access import policies
+from batchhvd.service.files.operations.service import cors_rules
+from batchhvd.service.files.protocol import cors, sas
 from batchhvd.service.files.protocol.gate import Gate
 from batchhvd.service.files.protocol.refusal import refusal, translate
 from batchhvd.service.files.protocol.request import Request, TakesLong, Target, is_name, read
@@ -44,6 +48,9 @@ class Files:
         root: the directory that holds ``<account>/<share>/``.
         keys: returns an account's base64 keys, or None for an account that does not exist.
         now: the clock, seconds since 1970.
+        kept_days: for how many days deleted shares can be restored; 0 for not at all.
+        admitted: told of each request (its ASGI scope) that a key or a link permits.
+        problem: says what keeps the service from answering, "" if nothing does.
     """
 
     def __init__(
@@ -51,9 +58,16 @@ class Files:
         root: str | os.PathLike[str],
         keys: Callable[[str], Sequence[str] | None],
         now: Callable[[], float] = time.time,
+        kept_days: int = 0,
+        admitted: Callable[[Scope], None] = lambda scope: None,
+        problem: Callable[[], str] = lambda: "",
     ) -> None:
-        self._disk = Disk(Path(root))
-        self._gate = Gate(keys, now)
+        self._admitted, self._problem, self._root = admitted, problem, root
+        self._disk = Disk(Path(root), now, kept_days)
+        self._gate = Gate(keys, now, lambda target: policies(self._disk, target))
+        for account in self._disk.kept_accounts():
+            if not keys(account):  # it was deleted, and the service killed before this was
+                self._disk.forget_account(account)
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="files")
 
     def sas(self, account: str, share: str, path: str, permission: str, expiry: float) -> str:
@@ -69,8 +83,25 @@ class Files:
         Raises:
             ServiceError: the account does not exist.
         """
-        target = Target(account, share, tuple(name for name in path.split("/") if name))
-        return sas.mint(self._gate.key(account), target, permission, expiry)
+        return self.links(account, share, permission, expiry)(path)
+
+    def links(self, account: str, share: str, permission: str, expiry: float) -> Callable[[str], str]:
+        """Returns what does the same as ``sas`` for one path after another, without looking for the key each time."""
+        key = self._gate.key(account)
+
+        def link(path: str) -> str:
+            target = Target(account, share, tuple(name for name in path.split("/") if name))
+            return sas.mint(key, target, permission, expiry)
+
+        return link
+
+    def names(self, folder: Path, last: str, most: int) -> list[str]:
+        """Returns names in a directory that come after a last one ("" for the beginning), some at most, in order.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        return names.after(names.names_in(folder), os.fsencode(last), b"", most)
 
     def directory(self, account: str, share: str) -> Path | None:
         """Returns the directory of a share, or None if the share does not exist."""
@@ -78,6 +109,10 @@ class Files:
             return None
         path = self._disk.share(Target(account, share))
         return path if path.is_dir() else None
+
+    def forget(self, account: str) -> None:
+        """Deletes the snapshots, deleted shares and settings of an account that does not exist any more."""
+        self._disk.forget_account(account)
 
     def close(self) -> None:
         """Ends the worker threads and closes the sidecar."""
@@ -93,7 +128,22 @@ class Files:
     async def _respond(self, scope: Scope, receive: Receive) -> Response | None:
         try:
             request = read(scope)
+        except ServiceError as error:
+            return error_response(error)
+        response = await self._answer(scope, request, receive)
+        if response is None or "origin" not in request.headers or request.method == "OPTIONS":
+            return response
+        rules = await self._in_worker(cors_rules, self._disk, request)
+        return evolve(response, headers={**response.headers, **cors.answer(rules, request)})
+
+    async def _answer(self, scope: Scope, request: Request, receive: Receive) -> Response | None:
+        try:
+            if request.method == "OPTIONS":
+                return cors.preflight(await self._in_worker(cors_rules, self._disk, request), request)
             permit = admit(self._gate, request)
+            self._admitted(scope)
+            if problem := self._problem():
+                raise refusal("RootGone", problem)
             body = await read_body(receive)
             if body is None:
                 return None
@@ -113,9 +163,12 @@ class Files:
 
     def _act(self, action: Action, request: Request) -> Response:
         try:
+            request.check_body()
             return action.run(self._disk, request)
         except OSError as error:
-            raise translate(error) or error from error
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            told = refusal("ShareSizeLimitReached", f"The disk of {self._root} is full.") if full else translate(error)
+            raise told or error from error
 
     async def _read(self, fd: int, length: int, position: int) -> bytes:
         return await self._in_worker(os.pread, fd, length, position)

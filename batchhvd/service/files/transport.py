@@ -14,6 +14,9 @@ from batchhvd.service.files.protocol.refusal import refusal
 from batchhvd.service.files.protocol.response import Response, Stretch
 
 _VERSION = "2022-11-02"  # for clients that name no version; others get their own back
+# Files are other people's words: if a browser shows one, no script in it runs, and its origin is nobody's. The control
+# plane's answers carry the same; this service may also run without it.
+_CONFINED = {"content-security-policy": "sandbox", "x-content-type-options": "nosniff"}
 _CRUMBS = 256  # pieces of a body that are joined, so that one sent byte by byte stays small
 _PIECE = 1 << 20  # bytes read from disk and sent at a time
 
@@ -66,7 +69,7 @@ def _headers(scope: Scope, response: Response) -> list[tuple[bytes, bytes]]:
 
 def _common(scope: Mapping[str, list[tuple[bytes, bytes]]]) -> dict[str, str]:
     """Returns the headers that begin every response: the request's own version and id come back."""
-    headers = {"x-ms-version": _VERSION}
+    headers = {"x-ms-version": _VERSION, **_CONFINED}
     for name, value in scope["headers"]:
         if name in (b"x-ms-version", b"x-ms-client-request-id"):
             headers[name.decode()] = value.decode("latin-1")

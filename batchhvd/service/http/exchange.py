@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from attrs import field, frozen
 from starlette.types import Receive, Scope, Send
 
-from batchhvd.errors import BadRequestError
+from batchhvd.errors import BadRequestError, ServiceError
 from batchhvd.service.store.records import Record, Store
 
 
@@ -24,8 +24,21 @@ class FileService(Protocol):
     def sas(self, account: str, share: str, path: str, permission: str, expiry: float) -> str:
         """Returns the query string that opens one file until ``expiry``, in seconds since 1970."""
 
+    def links(self, account: str, share: str, permission: str, expiry: float) -> Callable[[str], str]:
+        """Returns what gives the query string that opens the file at a path until ``expiry``, in seconds since 1970."""
+
+    def names(self, folder: Path, last: str, most: int) -> Sequence[str]:
+        """Returns the names in a directory that come after a last one, some at most, in the order of their bytes.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+
     def directory(self, account: str, share: str) -> Path | None:
         """Returns the directory of a share, or None if the share does not exist."""
+
+    def forget(self, account: str) -> None:
+        """Deletes what is kept beside the shares of an account that does not exist any more."""
 
 
 @frozen
@@ -38,6 +51,7 @@ class Here:
         files: the file service.
         now: the clock, seconds since 1970.
         directories: the directories of the machine that jobs may mount.
+        problem: says what keeps the service from answering, "" if nothing does.
     """
 
     store: Store
@@ -45,6 +59,17 @@ class Here:
     files: FileService
     now: Callable[[], float]
     directories: Sequence[str] = ()
+    problem: Callable[[], str] = lambda: ""
+
+    def check(self) -> None:
+        """Refuses a request if something keeps the service from answering.
+
+        Raises:
+            ServiceError: 410, which clients do not repeat.
+        """
+        problem = self.problem()
+        if problem:
+            raise ServiceError(problem, status=410, code="RootGone")
 
     def fetch(self, type: str, parent: str | None = None) -> Callable[[int, int], Sequence[Record]]:
         """Returns what reads one page of a type's resources from the store, for ``paging.records``."""
@@ -95,6 +120,45 @@ class Answer:
 
 
 Handler = Callable[[Here, Ask], Answer]
+
+
+@frozen
+class Reading:
+    """A handler that may read much and writes nothing: it acts in a thread, so that no other request waits for it.
+
+    Attributes:
+        handler: what acts.
+    """
+
+    handler: Handler
+
+    def __call__(self, here: Here, ask: Ask) -> Answer:
+        """Acts."""
+        return self.handler(here, ask)
+
+
+@frozen
+class Act:
+    """A checked request with its handler: call it to act.
+
+    Attributes:
+        handler: what acts.
+        here: where.
+        ask: the request.
+    """
+
+    handler: Handler
+    here: Here
+    ask: Ask
+
+    @property
+    def in_thread(self) -> bool:
+        """Whether it should be called in a thread of its own."""
+        return isinstance(self.handler, Reading)
+
+    def __call__(self) -> Answer:
+        """Acts."""
+        return self.handler(self.here, self.ask)
 
 
 def text_of(seconds: float) -> str:

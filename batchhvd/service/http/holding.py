@@ -19,14 +19,10 @@ from collections.abc import Callable, Mapping
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from batchhvd.service.http.incoming import TRUST, trust
+from batchhvd.service.http.limits import HELD_BODY_BYTES, HELD_SECONDS
 from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Store
-
-LONGEST = 60.0
-"""The longest time in seconds for which an answer is held: a connection that is silent for longer may be dropped."""
-
-LARGEST = 64 * 1024
-"""Bytes of a request's body that are kept to ask again with; a request with more is passed on and not held."""
 
 _STEP = 0.05
 _LINK = re.compile(rb'\?[^"\s]*"')  # signed links differ in each answer
@@ -79,7 +75,7 @@ class Holding:
             # Asked before the look, so that what the job wrote last is in the answer that its end releases.
             over = bool(job and self._ended(job)) or self._closing() or loop.time() >= deadline
             answer = _Answer(send, headers.get("x-batchhvd-unless", ""), hold=not over)
-            await self._app(dict(scope), _replay(body, gone), answer)
+            await self._app(answer.watched(scope), _replay(body, gone), answer)
             if not answer.withheld:
                 return
             await asyncio.sleep(_STEP)
@@ -102,8 +98,17 @@ class _Answer:
         self._send, self._unless, self._hold = send, unless, hold
         self._start: Message = {}
         self._body = b""
-        self._passing = False
+        self._passing = self._trusted = False
         self.withheld = False
+
+    def watched(self, scope: Scope) -> Scope:
+        """Returns a request's scope that tells whether the application trusts the client: only then is it held."""
+
+        def note() -> None:
+            self._trusted = True
+            trust(scope)
+
+        return {**scope, "extensions": {**scope.get("extensions", {}), TRUST: note}}
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -117,6 +122,7 @@ class _Answer:
 
     async def _begin(self, message: Message) -> None:
         self._start = {**message, "headers": [*message["headers"], (b"x-batchhvd-held", b"1")]}
+        self._hold = self._hold and self._trusted
         if message["status"] == 416 and self._hold:
             self.withheld = True
         elif not _is_json(message):  # a file of any size: passed on as it comes
@@ -162,7 +168,7 @@ def _joined(body: bytes, receive: Receive) -> Receive:
 async def _body(receive: Receive) -> tuple[bytes, bool]:
     """Returns a request's body and whether that is all of it; reading stops once it is too large to be held."""
     body, more = b"", True
-    while more and len(body) <= LARGEST:
+    while more and len(body) <= HELD_BODY_BYTES:
         message = await receive()
         body += message.get("body", b"")
         more = bool(message.get("more_body"))
@@ -171,4 +177,4 @@ async def _body(receive: Receive) -> tuple[bytes, bool]:
 
 def _seconds(text: str) -> float | None:
     """Returns the seconds of a header; None if it is absent or not a number."""
-    return min(float(text), LONGEST) if re.fullmatch(r"\d{1,6}(\.\d{1,6})?", text) else None
+    return min(float(text), HELD_SECONDS) if re.fullmatch(r"\d{1,6}(\.\d{1,6})?", text) else None

@@ -10,10 +10,20 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope
 
 from batchhvd.errors import BadRequestError
+from batchhvd.service.http import limits
 
 DRY_RUN = "x-batchhvd-dry-run"
-_LARGEST = 4 * 1024 * 1024
+TRUST = "batchhvd.trust"
+"""The extension of ASGI by which the application tells the server whom it trusts."""
+
 _WRITES = frozenset({"PUT", "PATCH", "DELETE"})
+
+
+def trust(scope: Scope) -> None:
+    """Tells the server that the client of a request has shown a token, a key, a link or a session."""
+    tell = scope.get("extensions", {}).get(TRUST)
+    if tell is not None:
+        tell()
 
 
 class Incoming:
@@ -40,12 +50,23 @@ class Incoming:
         """Whether the method changes something."""
         return self.method in _WRITES
 
+    @property
+    def hosts(self) -> int:
+        """The number of Host headers; more than one is a disguise."""
+        return sum(name == b"host" for name, _ in self._scope["headers"])
+
     @cached_property
     def base(self) -> str:
         """Scheme and host as the client sees them; a TLS proxy in front of the service reports the scheme."""
         forwarded = self.headers.get("x-forwarded-proto", "").lower()
         scheme = forwarded if forwarded in ("http", "https") else self._scope["scheme"]
         return f"{scheme}://{self.host}"
+
+    @property
+    def server(self) -> tuple[str, int]:
+        """The address at which this connection arrived, whatever the client says."""
+        host, port = self._scope["server"]
+        return host, port or 0
 
     @property
     def plain_path(self) -> str:
@@ -56,17 +77,21 @@ class Incoming:
         """Returns the query's parameters by lower-cased name.
 
         Raises:
-            BadRequestError: 400, it is not UTF-8, or has more than 100 parameters.
+            BadRequestError: 400, it is not UTF-8, or has too many parameters.
         """
         try:
             text = self._scope["query_string"].decode("ascii")
-            pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=100)
+            pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=limits.QUERY_FIELDS)
         except ValueError as error:
-            raise BadRequestError("The query is not UTF-8, or too long.", code="InvalidRequestUri") from error
+            wrong = f"The query is not UTF-8, or has more than {limits.QUERY_FIELDS} parameters."
+            raise BadRequestError(wrong, code="InvalidRequestUri") from error
         return {name.lower(): value for name, value in pairs}
 
-    async def body(self) -> bytes:
+    async def body(self, most: int = limits.BODY_BYTES) -> bytes:
         """Returns the whole body; empty for requests that only read.
+
+        Args:
+            most: how many bytes it may have.
 
         Raises:
             BadRequestError: 413, it is too large.
@@ -77,10 +102,14 @@ class Incoming:
             return body
         async for part in Request(self._scope, self._receive).stream():
             body += part
-            if len(body) > _LARGEST:
-                text = f"The body has more than {_LARGEST} bytes."
+            if len(body) > most:
+                text = f"The body has more than {most} bytes."
                 raise BadRequestError(text, status=413, code="RequestContentTooLarge")
         return body
+
+    def trust(self) -> None:
+        """Tells the server that this connection's client has shown a token, a key, a link or a session."""
+        trust(self._scope)
 
     def dry_run(self) -> bool:
         """Says whether a request is only to be checked; an unclear word must not create anything.

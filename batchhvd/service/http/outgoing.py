@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from starlette.responses import Response as HttpResponse
 from starlette.types import Message, Send
@@ -39,12 +40,22 @@ def render(answer: Answer, request_id: str, *, head: bool) -> HttpResponse:
     return response
 
 
-def named(send: Send) -> Send:
-    """Returns a ``send`` that adds to each answer which service gave it."""
+_NAMED = (b"x-batchhvd-service", __version__.encode())
+
+CONFINED = {"Content-Security-Policy": "sandbox", "X-Content-Type-Options": "nosniff"}
+"""What confines an answer in a browser: no script runs, its origin is nobody's, and its type is what it says.
+
+Names and logs are other people's words, so every answer but those of the status page's host carries it.
+"""
+
+
+def named(send: Send, added: Mapping[str, str]) -> Send:
+    """Returns a ``send`` that adds headers to each answer, among them which service gave it."""
+    pairs = [_NAMED, *((name.lower().encode(), value.encode()) for name, value in added.items())]
 
     async def send_named(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message = {**message, "headers": [(b"x-batchhvd-service", __version__.encode()), *message["headers"]]}
+            message = {**message, "headers": [*pairs, *message["headers"]]}
         await send(message)
 
     return send_named

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 from urllib.parse import urlencode
 
 from batchhvd.errors import BadRequestError
 from batchhvd.service.http.exchange import Answer, Ask
-from batchhvd.service.store.records import Document, Record
+from batchhvd.service.store.records import Document, Record, StoredText
 
 TOKEN = "$skiptoken"
 T = TypeVar("T")
@@ -31,11 +32,19 @@ def records(
     Raises:
         BadRequestError: 400, the query's token or number is invalid.
     """
-    most, after = _most(ask), _after(ask)
-    if after and not (after.isascii() and after.isdigit() and len(after) < 19):
-        raise _no_token()
-    found = fetch(int(after or 0), most + 1)
+    most, after = _most(ask), _number(ask)
+    found = fetch(after, most + 1)
     return _page(ask, found, most, lambda record: str(record.number), show)
+
+
+def stored(ask: Ask, fetch: Callable[[int, int], Sequence[StoredText]]) -> Answer:
+    """Returns one page of resources like ``records``; the documents go out as they are stored."""
+    most, after = _most(ask), _number(ask)
+    found = fetch(after, most + 1)
+    body = f'{{"value": [{", ".join(text for _, text in found[:most])}]'
+    if len(found) > most:
+        body += f', "nextLink": {json.dumps(_next(ask, str(found[most - 1][0])))}'
+    return Answer(200, f"{body}}}".encode())
 
 
 def page(ask: Ask, items: Sequence[T], key: Callable[[T], str], show: Callable[[T], object]) -> Answer:
@@ -46,6 +55,24 @@ def page(ask: Ask, items: Sequence[T], key: Callable[[T], str], show: Callable[[
     """
     most, after = _most(ask), _after(ask)
     return _page(ask, [item for item in items if not after or key(item) > after], most, key, show)
+
+
+def found(
+    ask: Ask, fetch: Callable[[str, int], Sequence[T]], key: Callable[[T], str], show: Callable[[T], object]
+) -> Answer:
+    """Returns one page of items that are found in the order of their keys.
+
+    Args:
+        ask: the request.
+        fetch: returns the items whose keys come after its first argument, as many as its second one at most.
+        key: what a page begins after.
+        show: what of an item the page holds.
+
+    Raises:
+        BadRequestError: 400, the query's token or number is invalid.
+    """
+    most, after = _most(ask), _after(ask)
+    return _page(ask, fetch(after, most + 1), most, key, show)
 
 
 def _page(ask: Ask, rest: Sequence[T], most: int, key: Callable[[T], str], show: Callable[[T], object]) -> Answer:
@@ -60,6 +87,13 @@ def _most(ask: Ask) -> int:
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:5]) <= 1000):
         raise BadRequestError("maxresults must be from 1 to 1000.", code="InvalidField", target="maxresults")
     return int(text)
+
+
+def _number(ask: Ask) -> int:
+    after = _after(ask)
+    if after and not (after.isascii() and after.isdigit() and len(after) < 19):
+        raise _no_token()
+    return int(after or 0)
 
 
 def _after(ask: Ask) -> str:

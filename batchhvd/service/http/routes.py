@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Generic, TypeVar
 from urllib.parse import unquote
 
@@ -57,7 +56,7 @@ class Routes(Generic[T]):
             NotFoundError: no template fits.
             BadRequestError: a template fits, but not with this method (405), or a segment is not UTF-8 (400).
         """
-        nodes = list(_walk(self._root, segments(path), 0, ()))
+        nodes = _reached(self._root, segments(path))
         for node, values in nodes:
             if method in node.targets:
                 target, names = node.targets[method]
@@ -87,14 +86,15 @@ def segments(path: str) -> list[str]:
         raise BadRequestError("The path is not UTF-8.", code="InvalidRequestUri") from error
 
 
-def _walk(
-    node: _Node[T], parts: list[str], at: int, values: tuple[str, ...]
-) -> Iterator[tuple[_Node[T], tuple[str, ...]]]:
-    if at == len(parts):
-        yield node, values
-        return
-    literal = node.children.get(parts[at].lower())
-    if literal is not None:
-        yield from _walk(literal, parts, at + 1, values)
-    if node.any is not None:
-        yield from _walk(node.any, parts, at + 1, (*values, parts[at]))
+def _reached(root: _Node[T], parts: list[str]) -> list[tuple[_Node[T], tuple[str, ...]]]:
+    """Returns the nodes that a path leads to, with the values of its parameters; the most literal one first."""
+    found: list[tuple[_Node[T], tuple[str, ...]]] = [(root, ())]
+    for part in parts:
+        literal, following = part.lower(), []
+        for node, values in found:
+            if literal in node.children:
+                following.append((node.children[literal], values))
+            if node.any is not None:
+                following.append((node.any, (*values, part)))
+        found = following
+    return found

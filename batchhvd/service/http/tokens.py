@@ -10,6 +10,7 @@ from urllib.parse import parse_qs
 from attrs import field, frozen
 
 from batchhvd.errors import AccessDeniedError
+from batchhvd.service.http import limits
 from batchhvd.service.http.exchange import Answer
 from batchhvd.wire.facts.identity import TENANT
 
@@ -66,7 +67,11 @@ def grant(tokens: Tokens, body: bytes, version: int) -> Answer:
 
     Source: RFC 6749 section 4.4; the first version of the endpoint gives numbers as text.
     """
-    form = {name: values[-1] for name, values in parse_qs(body.decode(errors="replace")).items()}
+    try:
+        fields = parse_qs(body.decode(errors="replace"), max_num_fields=limits.FORM_FIELDS)
+    except ValueError:
+        return _refusal(400, "invalid_request", f"A token request may have {limits.FORM_FIELDS} fields.")
+    form = {name: values[-1] for name, values in fields.items()}
     if form.get("grant_type") != "client_credentials":
         return _refusal(400, "unsupported_grant_type", "Log in as a service principal: grant_type=client_credentials.")
     if not tokens.is_secret(form.get("client_secret", "")):

@@ -26,6 +26,7 @@ from batchhvd.wire.facts.job_variables import allowed
 
 _NO_BLOBS = "is not supported: there are no blob containers here; use azureFileShares"
 _NO_VAULT = "is not supported: there is no key vault here; give the value itself"
+_VARIABLE = re.compile(r"\$(?:\w+|\{\w*\}?)", re.ASCII)  # what a node would expand in a path
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_]+")
 
 
@@ -160,13 +161,19 @@ def directory_problems(properties: JobProperties, known: list[mounts.MountPoint]
     for index, entry in enumerate(properties.get("outputDirectories", ())):
         pointer = f"{at}/outputDirectories/{index}"
         found += _prefix_problems(entry["pathPrefix"], known, f"{pointer}/pathPrefix")
-        if not mounts.inside(entry.get("pathSuffix", "").lstrip("/")):
+        suffix = entry.get("pathSuffix", "")
+        if not mounts.inside(suffix.lstrip("/")):
             found.append(Problem(f"{pointer}/pathSuffix", "must stay inside the output directory"))
+        elif variable := _VARIABLE.search(suffix):
+            found.append(Problem(f"{pointer}/pathSuffix", f"may hold no variable, not '{variable[0]}': '{suffix}'"))
     return found
 
 
 def _prefix_problems(path: str, known: list[mounts.MountPoint], pointer: str) -> list[Problem]:
-    found = mounts.locate(path, known)
+    found, variable = mounts.locate(path, known), _VARIABLE.search(path, 1)
+    if found is not None and variable:
+        text = f"may begin with the variable of a mount root and hold no other one, not '{variable[0]}': '{path}'"
+        return [Problem(pointer, text)]
     if found is not None and found[0].unmanaged:
         return [Problem(pointer, f"lies on a directory of the machine, which the file service does not show: '{path}'")]
     return [] if found else [Problem(pointer, _not_mounted(path, known))]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import shutil
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
 
 from attrs import Factory, frozen
 
@@ -15,7 +15,7 @@ from batchhvd.engines.records import declare
 from batchhvd.service.scheduler import ending, manifest, nodes, outcome, task, transition
 from batchhvd.service.scheduler.ending import Ending
 from batchhvd.service.scheduler.starter import JobStarter
-from batchhvd.service.store import documents
+from batchhvd.service.store import documents, trash, trouble
 from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.documents import ErrorDocument
 from batchhvd.service.store.job import StoredJob
@@ -34,11 +34,13 @@ class JobFollower:
         starter: what started them.
         executor: seals outputs in the background.
         sealing: the outputs that are being sealed, by the job's id.
+        closing: set when the service ends; sealing stops then.
     """
 
     starter: JobStarter
     executor: Executor
     sealing: dict[str, Future[None]] = Factory(dict)
+    closing: Event = Factory(Event)
 
     def unbegun(self, job: StoredJob, cluster: StoredCluster | None, now: float) -> StoredJob:
         """Ends a waiting job that has to end; if it was given nodes, its run may have begun."""
@@ -84,15 +86,21 @@ class JobFollower:
                 return job
         except Exception as error:  # whatever lies in the outputs, no other job suffers
             self.sealing.pop(job.id, None)
+            if trouble.is_disk_full(error):  # it is sealed when there is room again
+                log.error("the outputs of job %s could not be sealed: %s", job.id, error)
+                return job
             text = f"The job succeeded, but its outputs could not be sealed: {error}"
             return self._finish(job, status, documents.error(Code.ENGINE_FAILED, text), now)
         return self._finish(job, status, None, now)
 
     def _sealed(self, job: StoredJob, cluster: StoredCluster | None, now: float) -> bool:
         future = self.sealing.get(job.id)
+        if future is None and trouble.disk_problem(self.starter.root):
+            return False
         if future is None:
             directories = self._segments(job, cluster)
-            future = self.executor.submit(manifest.seal, directories, job.id, write_moment(now))
+            stops = self.closing.is_set
+            future = self.executor.submit(manifest.seal, directories, job.id, write_moment(now), stops)
             self.sealing[job.id] = future
         if not future.done():
             return False
@@ -126,6 +134,6 @@ class JobFollower:
         return self.starter.store.revise(job, lambda job: transition.requeued(job, error, now)) or job
 
     def _finish(self, job: StoredJob, status: Status, error: ErrorDocument | None, now: float) -> StoredJob:
-        shutil.rmtree(Path(job.folder, "temp"), ignore_errors=True)
+        trash.discard(self.starter.root, Path(job.folder, "temp"))
         log.info("job %s %s", job.id, JobState.FAILED if error else JobState.SUCCEEDED)
         return self.starter.store.revise(job, lambda job: transition.finished(job, status, error, now)) or job

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from batchhvd.service.store import durable
@@ -14,13 +14,26 @@ NAME = "manifest.json"
 _BLOCK = 1 << 20
 
 
-def seal(directories: Iterable[Path], job: str, time: str) -> None:
+class SealingStoppedError(Exception):
+    """The service ends before the outputs are sealed; the next one seals them."""
+
+
+def seal(directories: Iterable[Path], job: str, time: str, stops: Callable[[], bool] = lambda: False) -> None:
     """Writes ``manifest.json`` into each of a job's own directories, naming every file below it.
 
     ``{"job", "sealed", "files": {"stdouterr/stdout.txt": {"size", "sha256"}, …}}``; paths are relative to the manifest.
+
+    Args:
+        directories: the directories.
+        job: the job's id.
+        time: the present time as documents show it.
+        stops: asked all the time whether to stop.
+
+    Raises:
+        SealingStoppedError: ``stops`` said so.
     """
     for directory in directories:
-        files = {str(path.relative_to(directory)): _facts(path) for path in _files(directory)}
+        files = {str(path.relative_to(directory)): _facts(path, stops) for path in _files(directory)}
         document = {"job": job, "sealed": time, "files": dict(sorted(files.items()))}
         durable.replace(directory / NAME, json.dumps(document, indent=1) + "\n")
 
@@ -34,10 +47,12 @@ def _files(directory: Path) -> Iterator[Path]:
                 yield path
 
 
-def _facts(path: Path) -> dict[str, int | str]:
+def _facts(path: Path, stops: Callable[[], bool]) -> dict[str, int | str]:
     digest, size = hashlib.sha256(), 0
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
+            if stops():
+                raise SealingStoppedError
             digest.update(block)
             size += len(block)
     return {"size": size, "sha256": digest.hexdigest()}

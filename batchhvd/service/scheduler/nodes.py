@@ -130,6 +130,7 @@ def _departed(cluster: StoredCluster, busy: set[str]) -> StoredCluster:
         leaving=tuple(name for name in cluster.leaving if name not in gone),
         preparing=_only(cluster.preparing, names),
         unusable=_only(cluster.unusable, names),
+        again=tuple(name for name in cluster.again if name in names),
         idle=_only(cluster.idle, names),
     )
 
@@ -201,8 +202,13 @@ def ready(cluster: StoredCluster, name: str, now: float) -> StoredCluster:
 
 
 def begun(cluster: StoredCluster, name: str, handle: str) -> StoredCluster:
-    """Notes that a node's setup runs."""
-    return evolve(cluster, preparing={**cluster.preparing, name: handle})
+    """Notes that a node's setup runs, perhaps after one that did not start or was lost."""
+    return evolve(
+        cluster,
+        preparing={**cluster.preparing, name: handle},
+        unusable=_without(cluster.unusable, name),
+        again=tuple(known for known in cluster.again if known != name),
+    )
 
 
 def dropped(cluster: StoredCluster, name: str) -> StoredCluster:
@@ -210,12 +216,20 @@ def dropped(cluster: StoredCluster, name: str) -> StoredCluster:
     return evolve(cluster, preparing=_without(cluster.preparing, name))
 
 
-def unusable(cluster: StoredCluster, name: str, message: str) -> StoredCluster:
-    """Notes that a node's setup failed."""
+def unusable(cluster: StoredCluster, name: str, message: str, *, again: bool = False) -> StoredCluster:
+    """Notes that a node's setup failed.
+
+    Args:
+        cluster: the cluster.
+        name: the node.
+        message: why.
+        again: whether another try may succeed: the command did not start, or was lost.
+    """
     error = documents.error(_SETUP, message, Node=name)
     return evolve(
         dropped(cluster, name),
         unusable={**cluster.unusable, name: message},
+        again=(*cluster.again, *([name] if again else [])),
         errors=(*(cluster.errors or ()), error),
     )
 

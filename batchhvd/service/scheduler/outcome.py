@@ -8,6 +8,7 @@ from batchhvd.engines.base import Status, StopReason
 from batchhvd.service.store import documents
 from batchhvd.service.store.documents import ErrorDocument
 from batchhvd.wire.facts.causes import CODE_OF_REASON, Code
+from batchhvd.wire.facts.output import memory_error, without_notices
 
 _HOROVOD = (
     (Code.HOROVOD_BROKEN, re.compile(r"\bHorovodBrokenError\b")),
@@ -31,7 +32,7 @@ def error(status: Status, *, attempt: int, node: str = "", path: str = "") -> Er
         "ExitCode": status.exit_code,
         "Signal": _signal(status),
         "Attempt": attempt,
-        "Tail": "\n".join(status.tail),
+        "Tail": "\n".join(without_notices(status.tail)),
         "Path": path if status.reason == StopReason.SCRIPT else "",
     }
     told = {name: str(value) for name, value in facts.items() if value not in (None, "")}
@@ -44,6 +45,8 @@ def _code(status: Status) -> Code:
         for code, pattern in _HOROVOD:
             if pattern.search(text):
                 return code
+        if memory_error(status.tail):
+            return Code.OUT_OF_MEMORY
     return CODE_OF_REASON.get(status.reason, Code.ENGINE_FAILED)
 
 
@@ -55,10 +58,12 @@ def _signal(status: Status) -> int | None:
 def _message(code: Code, status: Status) -> str:
     told = status.error[:1].upper() + status.error[1:] or "It ended without saying why"
     where = f" on node {status.node}" if status.node else ""
+    killed = "" if memory_error(status.tail) else " and was killed"
     hint = {
-        Code.OUT_OF_MEMORY: "; it ran out of memory and was killed: lower the batch size or the number of ranks",
+        Code.OUT_OF_MEMORY: f"; it ran out of memory{killed}: lower the batch size or the number of ranks",
         Code.HOROVOD_MISSING: "; Horovod is not installed: python -m batchhvd.trainer.install",
         Code.HOROVOD_BROKEN: "; Horovod does not fit this framework: python -m batchhvd.trainer.install",
     }.get(code, "")
-    last = f"; last line: {status.tail[-1]}" if status.tail else ""
+    tail = without_notices(status.tail)
+    last = f"; last line: {memory_error(tail) or tail[-1]}" if tail else ""
     return f"{told}{where}{hint}{last}."

@@ -1,69 +1,105 @@
-"""Removes what is being deleted, from the bottom up: a resource goes when nothing is left in it."""
+"""Removes what is being deleted, from the bottom up and slice by slice: a resource goes when nothing is left in it."""
 
 from __future__ import annotations
 
 import logging
-import shutil
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from batchhvd.service.store import accounts
+from attrs import define, field
+
+from batchhvd.service.store import accounts, doomed, trash
 from batchhvd.service.store.cluster import StoredCluster
-from batchhvd.service.store.job import StoredJob
-from batchhvd.service.store.records import Record, Store
+from batchhvd.service.store.doomed import DoomedRecord
+from batchhvd.service.store.records import Store
 
 log = logging.getLogger("batchhvd.service.scheduler.removal")
 _STORAGE = ("storageAccounts", "fileServers")
+_CONTAINERS = ("groups", "workspaces", "experiments")
 
 
-def run(store: Store, root: Path) -> bool:
-    """Removes what can go now, and says whether anything has to wait for processes to end."""
-    doomed = store.doomed()
-    if not doomed:
-        return False
-    active = [StoredJob.of(record) for record in store.active()]
-    left = [record for record in sorted(doomed, key=_depth) if not _tried(store, root, record, active)]
-    return bool(left)
+@define
+class Removal:
+    """Removes what is being deleted; each ``step`` looks at one slice of it.
 
+    It remembers only how far it has got: a new one begins again.
 
-def _tried(store: Store, root: Path, record: Record, active: Sequence[StoredJob]) -> bool:
-    try:
-        return _remove(store, root, record, active)
-    except Exception:  # whatever is wrong with one record must not keep the others
-        log.exception("%s could not be removed; the next tick tries again", record.id)
-        return False
+    Attributes:
+        left: whether anything has to wait, for processes to end or for the next step.
+        goes_on: whether the next step has something to do at once.
+    """
 
+    store: Store
+    root: Path
+    left: bool = False
+    goes_on: bool = False
+    _before: str = ""
+    _unmarked: dict[str, str] = field(factory=dict)  # up to where each container's contents are marked; "" is all
+    _users: Sequence[tuple[str, str]] = ()  # the jobs that may run, with their clusters
 
-def _depth(record: Record) -> tuple[int, int]:
-    """Sorts the deepest first, and storage last on its level, because jobs write to it until they have ended."""
-    return -record.id.count("/"), record.type in _STORAGE
+    def step(self, time: str) -> None:
+        """Removes what can go now, and marks what is in it.
 
+        Args:
+            time: the present time as documents show it.
+        """
+        found = doomed.page(self.store, self._before)
+        self._before = found[-1].key if len(found) == doomed.SLICE else ""
+        self.goes_on = bool(self._before)
+        self._users = self.store.users() if found else ()
+        leaves = [record for record in found if record.type not in _CONTAINERS]
+        containers = [record for record in found if record.type in _CONTAINERS]
+        left = self._removed(leaves)
+        for record in containers:  # the innermost first
+            left += self._removed([record])
+        for record in reversed(containers):
+            self._mark_below(record, time)
+        self.left = bool(left) or self.goes_on
 
-def _remove(store: Store, root: Path, record: Record, active: Sequence[StoredJob]) -> bool:
-    if _in_use(store, record, active):
-        return False
-    if record.type == "jobs":
-        if "uuid" in record.private:  # a damaged record does not say which folder is its own
-            _discard(root / "tasks" / StoredJob.of(record).uuid)
-    elif record.type in _STORAGE:
-        name = record.document["name"] if record.type == "storageAccounts" else accounts.share_of(record)[0]
-        _discard(root / "shares" / name)
-    store.delete(record.id)
-    return True
+    def _mark_below(self, container: DoomedRecord, time: str) -> None:
+        """Marks the next slice of what is in a container, unless the container around it does that already."""
+        key = container.key
+        if self._unmarked.get(key) == "" or any(key.startswith(f"{other}/") for other in self._unmarked):
+            return
+        found = doomed.below(self.store, key, self._unmarked.get(key, ""))
+        doomed.mark(self.store, [record.key for record in found if not record.marked], time)
+        self._unmarked[key] = found[-1].key if len(found) == doomed.SLICE else ""
+        self.goes_on |= bool(found)
 
+    def _removed(self, records: Sequence[DoomedRecord]) -> int:
+        """Removes those of some resources that nothing uses any more, and returns how many stay."""
+        gone = [record.key for record in records if self._tried(record)]
+        doomed.remove(self.store, gone)
+        for key in gone:
+            self._unmarked.pop(key, None)
+        return len(records) - len(gone)
 
-def _in_use(store: Store, record: Record, active: Sequence[StoredJob]) -> bool:
-    if record.type == "jobs":
-        return not StoredJob.of(record).has_ended
-    if record.type == "clusters":
-        return bool(StoredCluster.of(record).preparing) or any(job.cluster == record.id.lower() for job in active)
-    if record.type in _STORAGE:
-        return any(job.key.startswith(record.parent + "/") for job in active)
-    return bool(store.under(record.id))
+    def _tried(self, record: DoomedRecord) -> bool:
+        """Does the same as ``_is_free``, and discards what a free resource has on the disk."""
+        try:
+            return self._is_free(record) and self._discarded(record)
+        except Exception:  # whatever is wrong with one record must not keep the others
+            log.exception("%s could not be removed; the next tick tries again", record.id)
+            return False
 
+    def _is_free(self, record: DoomedRecord) -> bool:
+        if record.type == "jobs":
+            return record.has_ended
+        if record.type == "clusters":
+            return not self._prepares(record) and all(cluster != record.key for _, cluster in self._users)
+        if record.type in _STORAGE:  # jobs write to it until they have ended
+            return not any(job.startswith(record.parent + "/") for job, _ in self._users)
+        return not self.store.holds_any(record.key)
 
-def _discard(folder: Path) -> None:
-    """Removes a folder; its name is free at once, however long the rest takes."""
-    if folder.exists():
-        shutil.rmtree(folder.rename(folder.with_name(f".deleted-{uuid.uuid4().hex}")), ignore_errors=True)
+    def _prepares(self, record: DoomedRecord) -> bool:
+        found = self.store.get(record.key)
+        return found is not None and bool(StoredCluster.of(found).preparing)
+
+    def _discarded(self, record: DoomedRecord) -> bool:
+        if record.type == "jobs" and record.uuid:  # a damaged record does not say which folder is its own
+            trash.discard(self.root, self.root / "tasks" / record.uuid)
+        found = self.store.get(record.key) if record.type in _STORAGE else None
+        if found is not None:
+            name = found.document["name"] if record.type == "storageAccounts" else accounts.share_of(found)[0]
+            trash.discard(self.root, self.root / "shares" / str(name))
+        return True

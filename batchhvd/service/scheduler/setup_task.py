@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from batchhvd.engines.base import ENDED, Engine, Launch, Status, Task, TaskState
+from batchhvd.engines.base import ENDED, Engine, Launch, Status, StopReason, Task, TaskState
 from batchhvd.errors import BatchHvdError, EngineBusyError
 from batchhvd.service.mounts import links
 from batchhvd.service.mounts import model as mounts
@@ -17,10 +17,13 @@ from batchhvd.service.scheduler import task as job_task
 from batchhvd.service.scheduler.backoff import Backoff
 from batchhvd.service.scheduler.layout import TaskLayout
 from batchhvd.service.scheduler.task import Site
+from batchhvd.service.store import trash
 from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.records import Store
 
 log = logging.getLogger("batchhvd.service.scheduler.setup_task")
+AGAIN = 30.0
+"""Seconds between two tries to set up a node whose setup did not start or was lost."""
 
 
 class Setups:
@@ -28,6 +31,7 @@ class Setups:
 
     def __init__(self, store: Store, root: Path, engine: Engine, site: Site, backoff: Backoff) -> None:
         self._store, self._root, self._engine, self._site = store, root, engine, site
+        self._tries: dict[str, float] = {}  # when a node was last tried, in seconds since 1970
         self._backoff = backoff
 
     def follow(self, cluster: StoredCluster, now: float) -> StoredCluster:
@@ -35,8 +39,24 @@ class Setups:
         for name, handle in cluster.preparing.items():
             change = self._tried(cluster, name, handle, now)
             if change is not None:
+                self._tries[name] = now
                 cluster = self._store.revise(cluster, change) or cluster
+        for name in cluster.again if not cluster.is_deleting else ():
+            if name not in cluster.leaving and now - self._tries.get(name, 0.0) >= AGAIN:
+                cluster = self._again(cluster, name, now)
         return cluster
+
+    def _again(self, cluster: StoredCluster, name: str, now: float) -> StoredCluster:
+        """Sets up a node again, if what kept its setup from starting is repaired."""
+        self._tries[name] = now
+        trash.discard(self._root, self._root / "tasks" / "setup" / name)
+        try:
+            handle = self._started(cluster, name)
+        except Exception as error:  # it stays as it is, with the error that tells why
+            log.info("node %s cannot be set up again yet: %s", name, error)
+            return cluster
+        log.info("node %s is set up again", name)
+        return self._store.revise(cluster, lambda cluster: nodes.begun(cluster, name, handle)) or cluster
 
     def _tried(
         self, cluster: StoredCluster, name: str, handle: str, now: float
@@ -66,7 +86,7 @@ class Setups:
         status = self._engine.status([handle])[handle]
         if status.state == TaskState.SUCCEEDED:
             return lambda cluster: nodes.ready(cluster, name, now)
-        return _unusable(name, _told(status)) if status.state in ENDED else None
+        return _unusable(name, _told(status), again=_was_lost(status)) if status.state in ENDED else None
 
     def _end(self, name: str, handle: str) -> Callable[[StoredCluster], StoredCluster] | None:
         """Ends the setup of a node that has to go; the node goes after that."""
@@ -77,17 +97,20 @@ class Setups:
 
     def _begin(self, cluster: StoredCluster, name: str, now: float) -> Callable[[StoredCluster], StoredCluster] | None:
         try:
-            laid = self._laid(cluster, name)
-            layout.lay(laid)
-            handle = self._engine.submit(laid.task)
+            handle = self._started(cluster, name)
         except EngineBusyError as error:
             log.warning("the setup task on %s is tried again later: %s", name, error)
             self._backoff.refused(name, error, now)
             return None
         except Exception as error:  # whatever it is, this node cannot be used, and no other suffers
-            return _unusable(name, f"The setup task on {name} did not start: {error}")
+            return _unusable(name, f"The setup task on {name} did not start: {error}", again=True)
         self._backoff.taken(name)
         return lambda cluster: nodes.begun(cluster, name, handle)
+
+    def _started(self, cluster: StoredCluster, name: str) -> str:
+        laid = self._laid(cluster, name)
+        layout.lay(laid)
+        return self._engine.submit(laid.task)
 
     def _laid(self, cluster: StoredCluster, name: str) -> TaskLayout:
         mounted = mounts.every({}, cluster.properties)
@@ -128,8 +151,12 @@ def suffix(cluster: str) -> str:
     return posixpath.join(parts[1], parts[3], *parts[6:], "setuptask")
 
 
-def _unusable(name: str, message: str) -> Callable[[StoredCluster], StoredCluster]:
-    return lambda cluster: nodes.unusable(cluster, name, message)
+def _unusable(name: str, message: str, *, again: bool = False) -> Callable[[StoredCluster], StoredCluster]:
+    return lambda cluster: nodes.unusable(cluster, name, message, again=again)
+
+
+def _was_lost(status: Status) -> bool:
+    return status.state == TaskState.LOST or status.reason == StopReason.NODE
 
 
 def _told(status: Status) -> str:

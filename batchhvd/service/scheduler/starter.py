@@ -20,7 +20,7 @@ from batchhvd.service.mounts.model import MountPoint
 from batchhvd.service.scheduler import ending, layout, nodes, queue, task, transition
 from batchhvd.service.scheduler.backoff import Backoff
 from batchhvd.service.scheduler.task import Attempt, Site
-from batchhvd.service.store import documents
+from batchhvd.service.store import documents, trouble
 from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.documents import ErrorDocument
 from batchhvd.service.store.job import StoredJob
@@ -143,6 +143,9 @@ class JobStarter:
         except ScriptMissingError as error:
             self.fail(job, documents.error(Code.SCRIPT_NOT_FOUND, str(error), Path=error.path), now)
         except Exception as error:  # whatever the engine raises, no other job suffers
+            if trouble.is_disk_full(error):
+                self.fail(job, documents.error(Code.DISK_FULL, trouble.disk_full(self.root)), now)
+                return
             log.exception("job %s did not start", job.id)
             plain = isinstance(error, (BatchHvdError, OSError, ValueError))
             text = f"{error}." if plain else f"The engine failed: {error!r}."

@@ -6,31 +6,38 @@ Memory holds nothing that the store does not hold: after a kill at any moment, a
 from __future__ import annotations
 
 import logging
+import sqlite3
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from batchhvd.engines.base import Engine, Status
 from batchhvd.errors import BatchHvdError
 from batchhvd.service.mounts.links import MountError
-from batchhvd.service.scheduler import ending, nodes, removal, transition
+from batchhvd.service.scheduler import ending, nodes, transition
 from batchhvd.service.scheduler.follower import JobFollower
 from batchhvd.service.scheduler.nodes import NodeUse
+from batchhvd.service.scheduler.removal import Removal
 from batchhvd.service.scheduler.setup_task import Setups
 from batchhvd.service.scheduler.starter import JobStarter, ScriptMissingError
 from batchhvd.service.scheduler.task import Site
 from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.job import StoredJob
-from batchhvd.service.store.records import Record, Store, V
+from batchhvd.service.store.records import ACTIVE, Store
+from batchhvd.service.store.value import ValueTable
+from batchhvd.wire.facts.times import write_moment
 
 log = logging.getLogger("batchhvd.service.scheduler.tick")
 
 PATIENCE = 30.0
 """For how many seconds a job that cannot be followed is tried again before it ends."""
+
+HURRIED, MOVING, RESTING = 0.02, 0.1, 0.5
+"""How many seconds lie between two ticks: while slices of a deletion follow, while something moves, and otherwise."""
 
 
 @define
@@ -64,6 +71,7 @@ class Scheduler:
 
     Attributes:
         active: whether anything was still moving at the end of the last tick.
+        pause: how many seconds the next tick may wait if nothing wakes the scheduler.
     """
 
     def __init__(
@@ -82,27 +90,36 @@ class Scheduler:
         self._follower = JobFollower(self._starter, executor or ThreadPoolExecutor(1, thread_name_prefix="seal"))
         self._setups = Setups(store, root, engine, site, self._starter.backoff)
         self._doubts: dict[str, float] = {}  # since when a job could not be followed, by key
-        self.active = False
+        self._jobs, self._clusters = ValueTable(StoredJob), ValueTable(StoredCluster)
+        self._resting: dict[str, StoredCluster] = {}
+        self._machines: tuple[int, Mapping[str, str]] = 0, {}
+        self._removal = Removal(store, root)
+        self.active, self.pause = False, RESTING
 
     def tick(self) -> None:
         """Moves everything one step."""
         present = self._read()
         self._follow(present)
-        for cluster in list(present.clusters.values()):
-            try:
-                self._move(cluster, present)
-            except Exception:  # whatever is wrong with one cluster must not stop the others
-                log.exception("cluster %s could not be moved; the next tick tries again", cluster.id)
-        doomed = removal.run(self._store, self._root)
+        try:
+            self._move_all(present)
+        except Exception:
+            log.exception("the engine did not tell its nodes; the next tick asks again")
+        self._removal.step(write_moment(present.now))
         resizing = any(not cluster.is_steady for cluster in present.clusters.values())
-        self.active = bool(present.jobs) or resizing or doomed
+        self.active = bool(present.jobs) or resizing or self._removal.left
+        self.pause = HURRIED if self._removal.goes_on else MOVING if self.active else RESTING
 
     def _read(self) -> Present:
         """Returns all jobs and clusters, without records that cannot be read and without the jobs of such a cluster."""
-        jobs, _ = _values(StoredJob, self._store.active())
-        clusters, unreadable = _values(StoredCluster, self._store.list("clusters"))
-        mine = {key: job for key, job in jobs.items() if job.cluster not in unreadable}
+        jobs = self._jobs.read(self._store.rows(ACTIVE))
+        clusters = self._clusters.read(self._store.rows("type = 'clusters'"))
+        mine = {key: job for key, job in jobs.items() if job.cluster not in self._clusters.unreadable}
         return Present(self._clock(), mine, clusters)
+
+    def close(self) -> None:
+        """Ends what is done in the background; the next scheduler does it again."""
+        self._follower.closing.set()
+        self._follower.executor.shutdown(wait=False, cancel_futures=True)
 
     # -- jobs ----------------------------------------------------------------------------------------------------------
 
@@ -147,12 +164,31 @@ class Scheduler:
         since, cluster = self._doubts.setdefault(job.key, present.now), present.clusters.get(job.cluster)
         if since == present.now:
             log.error("job %s could not be followed; the next tick tries again", job.id, exc_info=error)
-        machine = isinstance(error, (BatchHvdError, MountError, ScriptMissingError, OSError))
+        machine = isinstance(error, (BatchHvdError, MountError, ScriptMissingError, OSError, sqlite3.Error))
         if present.now - since >= PATIENCE and (ending.of(job, cluster) or not machine):
             present.keep(self._follower.abandon(job, cluster, error, present.now))
             self._doubts.pop(job.key, None)
 
     # -- clusters ------------------------------------------------------------------------------------------------------
+
+    def _move_all(self, present: Present) -> None:
+        """Moves the clusters; one that rested at the last tick costs no time until it or the engine's nodes change."""
+        machines = self._engine.nodes(), self._broken()
+        used = {job.cluster for job in present.jobs.values()}
+        resting = self._resting if machines == self._machines else {}
+        self._resting, self._machines = {}, machines
+        for key, cluster in list(present.clusters.items()):
+            if key in used or resting.get(key) is not cluster:
+                self._moved(cluster, present)
+            if key not in used and present.clusters[key] is cluster and _rests(cluster):
+                self._resting[key] = cluster
+
+    def _moved(self, cluster: StoredCluster, present: Present) -> None:
+        try:
+            self._move(cluster, present)
+        except Exception:  # whatever is wrong with one cluster must not stop the others
+            log.exception("cluster %s could not be moved; the next tick tries again", cluster.id)
+            present.clusters[cluster.key] = evolve(cluster)  # which does not rest
 
     def _move(self, cluster: StoredCluster, present: Present) -> None:
         mine = present.of(cluster)
@@ -170,8 +206,12 @@ class Scheduler:
         """Moves a cluster's nodes."""
         if cluster.is_deleting and not uses:
             return cluster
-        limit, broken = self._engine.nodes(), self._broken()
-        return self._store.revise(cluster, lambda cluster: nodes.advance(cluster, uses, now, limit, broken)) or cluster
+        limit, broken = self._machines
+
+        def change(cluster: StoredCluster) -> StoredCluster:
+            return nodes.advance(cluster, uses, now, limit, broken)
+
+        return cluster if change(cluster) == cluster else self._store.revise(cluster, change) or cluster
 
     def _broken(self) -> Mapping[str, str]:
         """Returns the engine's machines that take no tasks, if it has machines, and why."""
@@ -188,18 +228,11 @@ class Scheduler:
         return StoredJob.of(record) if record else job
 
 
+def _rests(cluster: StoredCluster) -> bool:
+    """Says whether time alone cannot move a cluster that nothing uses."""
+    moving = cluster.preparing or cluster.leaving or cluster.again
+    return not moving and ("manual" in cluster.scale or not cluster.names)
+
+
 def _uses(jobs: Mapping[str, StoredJob]) -> list[NodeUse]:
     return [NodeUse(job.id, job.number, job.node_count, job.nodes) for job in jobs.values()]
-
-
-def _values(kind: type[V], records: Iterable[Record]) -> tuple[dict[str, V], set[str]]:
-    """Returns the values of records by key, and the keys of those that cannot be read."""
-    found: dict[str, V] = {}
-    unreadable = set()
-    for record in records:
-        try:
-            found[record.id.lower()] = kind.of(record)
-        except Exception:  # whatever a record holds
-            log.exception("%s could not be read; the next tick tries again", record.id)
-            unreadable.add(record.id.lower())
-    return found, unreadable

@@ -95,9 +95,9 @@ def requeued(job: StoredJob, error: ErrorDocument, now: float) -> StoredJob:
 
 
 def finished(job: StoredJob, status: Status, error: ErrorDocument | None, now: float) -> StoredJob:
-    """Ends a job as its run ended: with success, or with an error, followed by those of earlier attempts."""
+    """Ends a job as its run ended; its errors are that of the run, if there is one, and those of earlier attempts."""
     before = job.execution or Execution()
-    errors = () if error is None else (error, *(entry["error"] for entry in job.history))
+    errors = (*(() if error is None else (error,)), *(entry["error"] for entry in job.history))
     execution = Execution(
         start=before.start or write_moment(status.started or now),
         end=write_moment(status.ended or now),

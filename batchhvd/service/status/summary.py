@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from batchhvd.service.http.exchange import Answer, Here
 from batchhvd.service.scheduler import nodes, queue, task
 from batchhvd.service.status import verdict
+from batchhvd.service.store import trouble
 from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.documents import ScaleSettings
 from batchhvd.service.store.job import Execution, StoredJob
@@ -27,9 +28,13 @@ def answer(here: Here) -> Answer:
     jobs, left_out = _jobs(here)
     using = {node: job.name for job in jobs for node in _holding(job)}
     service = _service(here)
+    problem = trouble.disk_problem(here.root)
+    clusters = [_cluster(StoredCluster.of(record), using) for record in here.store.list("clusters")]
+    for cluster in clusters if problem else ():
+        cluster["errors"].insert(0, problem)
     body = {
-        "service": {**service, "time": here.time()},
-        "clusters": [_cluster(StoredCluster.of(record), using) for record in here.store.list("clusters")],
+        "service": {**service, "time": here.time(), "problem": problem},
+        "clusters": clusters,
         "jobs": [_job(job, place, service["started"]) for job, place in _queued(jobs)],
         "jobsLeftOut": left_out,
     }

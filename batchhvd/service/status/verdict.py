@@ -7,6 +7,7 @@ from typing import TypedDict
 
 from batchhvd.service.store.documents import ErrorDocument, ExecutionInfo, JobProperties
 from batchhvd.wire.facts.causes import CAUSE_OF_CODE, GONE_WITH_THE_SERVICE, REMEDIES, Cause, Code
+from batchhvd.wire.facts.output import without_notices
 from batchhvd.wire.facts.states import JobState
 
 WAITING = "waiting"
@@ -49,8 +50,9 @@ def of_job(properties: JobProperties, restarted: str = "") -> JobVerdict:
     """
     state, info = properties["executionState"], properties.get("executionInfo") or {}
     errors = info.get("errors") or []
-    if not errors:
-        return _plain(state, properties.get("nodeCount", 1), info.get("exitCode"))
+    if not errors or state == JobState.SUCCEEDED:
+        plain = _plain(state, properties.get("nodeCount", 1), info.get("exitCode"))
+        return {**plain, "evidence": [f"before that: {error['message']}" for error in errors]}
     first, failed = errors[0], state == JobState.FAILED
     cause, why = _cause(first["code"]), first["message"]
     if failed and cause in GONE_WITH_THE_SERVICE and _between(info, restarted):
@@ -59,7 +61,7 @@ def of_job(properties: JobProperties, restarted: str = "") -> JobVerdict:
         "cause": state if state == JobState.RUNNING else cause,
         "why": why,
         "evidence": _evidence(first, errors[1:]),
-        "tail": _story(_details(first).get("Tail", "")),
+        "tail": _story("\n".join(without_notices(_details(first).get("Tail", "").splitlines()))),
         "next": _next(cause) if failed else "",
     }
 

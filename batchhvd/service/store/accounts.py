@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from batchhvd.service.store.records import Record, Store
+from batchhvd.service.store.records import ACTIVE, Record, Store
 
 
 def find(store: Store, account: str) -> Record | None:
     """Returns an account by its name, which is unique over all groups, or None."""
-    tail = f"/{account.lower()}"
-    return next((r for r in store.list("storageAccounts") if r.id.lower().endswith(tail)), None)
+    return next(iter(store.named("storageAccounts", account.lower())), None)
 
 
 def keys_of(store: Store, account: str) -> Sequence[str] | None:
@@ -21,8 +20,7 @@ def keys_of(store: Store, account: str) -> Sequence[str] | None:
     record = find(store, account)
     if record is not None:
         return keys(record)
-    servers = store.list("fileServers")
-    return next((server.private["keys"] for server in servers if share_of(server)[0] == account), None)
+    return next((server.private["keys"] for server in store.servers_of(account)), None)
 
 
 def keys(account: Record) -> list[str]:
@@ -33,3 +31,17 @@ def keys(account: Record) -> list[str]:
 def share_of(server: Record) -> tuple[str, str]:
     """Returns the account and the share that a file server's directory is served as."""
     return str(server.private["account"]), str(server.private["share"])
+
+
+def job_with_key(store: Store, account: str) -> str | None:
+    """Returns the id of a job that has not ended and was given a key of an account, or None."""
+    key = f"CASE WHEN json_valid(private) THEN json_extract(private, '$.keys.{account}') END"
+    found = store.query(f"SELECT id FROM resource WHERE {ACTIVE} AND {key} IS NOT NULL LIMIT 1")
+    return str(found[0][0]) if found else None
+
+
+def may_mount(store: Store, server: Record) -> list[Record]:
+    """Returns all clusters and jobs that have not ended whose documents name a file server."""
+    name = f'/fileservers/{server.document["name"]}"'.lower()
+    clusters = store.all_of("type = 'clusters' AND instr(lower(document), ?)", name)
+    return [*clusters, *store.all_of(f"{ACTIVE} AND instr(lower(document), ?)", name)]

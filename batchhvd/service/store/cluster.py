@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypedDict
 
-from attrs import evolve, field, frozen
+from attrs import frozen
 
 from batchhvd.service.store.documents import ClusterProperties, ErrorDocument, ScaleSettings
-from batchhvd.service.store.records import Document, Record, merged
+from batchhvd.service.store.records import Document, Record
+from batchhvd.service.store.value import RecordValue
 from batchhvd.wire.facts.states import AllocationState, ProvisioningState, VmPriority
 
 
@@ -26,11 +27,10 @@ class PrivateClusterFields(TypedDict):
 
 
 @frozen
-class StoredCluster:
+class StoredCluster(RecordValue):
     """A cluster as the service keeps it.
 
     Attributes:
-        record: the record that it was read from, with all that never changes.
         scale: how many nodes were asked for.
         allocation: ``"steady"`` or ``"resizing"``.
         changed: since when it is in that state, as the wire writes it.
@@ -41,12 +41,12 @@ class StoredCluster:
         preparing: node -> handle of its setup task, "" when none has begun.
         leaving: the nodes that go as soon as they are free.
         unusable: node -> why its setup failed.
+        again: those of the unusable ones that are set up again from time to time: the command itself did not fail.
         broken: node -> which machine of the engine takes no tasks, and why; that many fewer nodes can be given.
         idle: node -> since when it is idle, in seconds since 1970.
         next: the number of the next node.
     """
 
-    record: Record = field(eq=False, repr=False)
     scale: ScaleSettings
     allocation: str
     changed: str
@@ -57,6 +57,7 @@ class StoredCluster:
     preparing: Mapping[str, str]
     leaving: tuple[str, ...]
     unusable: Mapping[str, str]
+    again: tuple[str, ...]
     broken: Mapping[str, str]
     idle: Mapping[str, float]
     next: int
@@ -78,6 +79,7 @@ class StoredCluster:
             private.get("preparing", {}),
             tuple(private.get("leaving", ())),
             private.get("unusable", {}),
+            tuple(private.get("again", ())),
             private.get("broken", {}),
             private.get("idle", {}),
             private.get("next", 1),
@@ -97,31 +99,14 @@ class StoredCluster:
             "leaving": list(self.leaving),
             "preparing": dict(self.preparing),
             "unusable": dict(self.unusable),
+            "again": list(self.again),
             "broken": dict(self.broken),
             "idle": dict(self.idle),
             "target": self.target,
             "next": self.next,
         }
-        properties = merged(self.record.document["properties"], shown)
-        if self.errors is not None:
-            properties["errors"] = list(self.errors)
-        document = {**self.record.document, "properties": properties}
-        return evolve(self.record, document=document, private=merged(self.record.private, kept))
-
-    @property
-    def id(self) -> str:
-        """The id, in the case it was made with."""
-        return self.record.id
-
-    @property
-    def key(self) -> str:
-        """The id as a key: in lower case."""
-        return self.record.id.lower()
-
-    @property
-    def name(self) -> str:
-        """The name."""
-        return str(self.record.document["name"])
+        blocks = {} if self.errors is None else {"errors": list(self.errors)}
+        return self._record(shown, kept, **blocks)
 
     @property
     def properties(self) -> ClusterProperties:
@@ -155,21 +140,3 @@ class StoredCluster:
     def is_low_priority(self) -> bool:
         """Whether its nodes may be evicted."""
         return self.properties.get("vmPriority") == VmPriority.LOW_PRIORITY
-
-    @property
-    def keys(self) -> Mapping[str, str]:
-        """The keys that its creation gave, by storage account."""
-        keys: Mapping[str, str] = self.record.private.get("keys", {})
-        return keys
-
-    @property
-    def secrets(self) -> Mapping[str, str]:
-        """The secret variables of its setup task."""
-        secrets: Mapping[str, str] = self.record.private.get("secrets", {})
-        return secrets
-
-    @property
-    def asked(self) -> Document:
-        """What a repeated creation is compared with."""
-        asked: Document = self.record.private["asked"]
-        return asked

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TypedDict
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from batchhvd.service.store.documents import ErrorDocument, ExecutionInfo, JobProperties
 from batchhvd.service.store.records import Document, Record, merged
+from batchhvd.service.store.value import RecordValue
 from batchhvd.wire.facts.states import ENDED, JobPriority, ProvisioningState
 from batchhvd.wire.facts.times import read_moment
 
@@ -60,11 +60,10 @@ class Execution:
 
 
 @frozen
-class StoredJob:
+class StoredJob(RecordValue):
     """A job as the service keeps it.
 
     Attributes:
-        record: the record that it was read from, with all that never changes.
         state: how far it is, one of ``JobState``.
         changed: since when it is in that state, as the wire writes it.
         execution: when it ran, None when nothing is known yet.
@@ -77,7 +76,6 @@ class StoredJob:
         ending: what its cluster has asked of it: ``"requeue"`` or ``"terminate"``, else "".
     """
 
-    record: Record = field(eq=False, repr=False)
     state: str
     changed: str = ""
     execution: Execution | None = None
@@ -123,26 +121,8 @@ class StoredJob:
             "queued": self.queued,
             "ending": self.ending,
         }
-        properties = merged(self.record.document["properties"], shown)
-        if self.execution is not None:
-            properties["executionInfo"] = self.execution.to_document()
-        document = {**self.record.document, "properties": properties}
-        return evolve(self.record, document=document, private=merged(self.record.private, kept))
-
-    @property
-    def id(self) -> str:
-        """The id, in the case it was made with."""
-        return self.record.id
-
-    @property
-    def key(self) -> str:
-        """The id as a key: in lower case."""
-        return self.record.id.lower()
-
-    @property
-    def name(self) -> str:
-        """The name."""
-        return str(self.record.document["name"])
+        blocks = {} if self.execution is None else {"executionInfo": self.execution.to_document()}
+        return self._record(shown, kept, **blocks)
 
     @property
     def number(self) -> int:
@@ -191,27 +171,9 @@ class StoredJob:
         return str(self.record.private["uuid"])
 
     @property
-    def keys(self) -> Mapping[str, str]:
-        """The keys that its creation gave, by storage account."""
-        keys: Mapping[str, str] = self.record.private.get("keys", {})
-        return keys
-
-    @property
-    def secrets(self) -> Mapping[str, str]:
-        """Its secret variables."""
-        secrets: Mapping[str, str] = self.record.private.get("secrets", {})
-        return secrets
-
-    @property
     def warnings(self) -> tuple[str, ...]:
         """The fields of its creation that have no effect, one sentence each."""
         return tuple(self.record.private.get("warnings", ()))
-
-    @property
-    def asked(self) -> Document:
-        """What a repeated creation is compared with."""
-        asked: Document = self.record.private["asked"]
-        return asked
 
     def in_state(self, state: str, time: str) -> StoredJob:
         """Returns the job in a state since a time."""

@@ -11,7 +11,7 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -24,17 +24,30 @@ log = logging.getLogger("batchhvd.service.store.records")
 Document = dict[str, Any]
 _list = list  # the class below has a method of this name
 _ACTIVE = tuple(state.value for state in JobState if state not in ENDED)
-# Batch AI and Resource Manager write the same state in two ways.
+_ACCOUNT = "CASE WHEN json_valid(private) THEN json_extract(private, '$.account') END"
+# Batch AI and Resource Manager write the same state in two ways. SQLite uses an index on an expression only for the
+# same expression.
 _DELETING = (ProvisioningState.DELETING.value, ProvisioningState.DELETING.value.capitalize())
+DOOMED = "coalesce(json_extract(document, '$.properties.provisioningState') IN ('{}', '{}'), 0)".format(*_DELETING)
+"""The SQL expression that says whether a resource is being deleted."""
 
-_SCHEMA = """
+# Only jobs have this state; a condition on the type would let SQLite choose the index of types, and read all jobs.
+ACTIVE = f"coalesce(json_extract(document, '$.properties.executionState') IN {_ACTIVE}, 0)"
+"""The SQL expression that says whether a resource is a job that has not ended."""
+
+_SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS resource (
     key TEXT PRIMARY KEY, id TEXT NOT NULL, type TEXT NOT NULL, parent TEXT NOT NULL,
     document TEXT NOT NULL, private TEXT NOT NULL, number INTEGER NOT NULL UNIQUE
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS resource_parent ON resource (type, parent, number);
-CREATE INDEX IF NOT EXISTS resource_execution ON resource (type, json_extract(document, '$.properties.executionState'));
-CREATE INDEX IF NOT EXISTS resource_provisioning ON resource (json_extract(document, '$.properties.provisioningState'));
+CREATE INDEX IF NOT EXISTS resource_type ON resource (type, number);
+CREATE INDEX IF NOT EXISTS resource_active ON resource (number) WHERE {ACTIVE};
+CREATE INDEX IF NOT EXISTS resource_doomed ON resource (key) WHERE {DOOMED};
+CREATE INDEX IF NOT EXISTS resource_name ON resource (type, json_extract(document, '$.name'));
+CREATE INDEX IF NOT EXISTS resource_account ON resource ({_ACCOUNT}) WHERE type = 'fileServers';
+DROP INDEX IF EXISTS resource_execution;
+DROP INDEX IF EXISTS resource_provisioning;
 CREATE TABLE IF NOT EXISTS counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
 """
 
@@ -60,6 +73,11 @@ class Record:
     number: int
 
 
+Row = tuple[str, str, str, str, str, int]
+"""A resource as it lies in the file: id, type, parent, document, private, number."""
+
+StoredText = tuple[int, str]
+_Values = tuple[object, ...]
 V = TypeVar("V", bound="Value")
 
 
@@ -86,6 +104,8 @@ class Store:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
         self._local = threading.local()
+        # SQLite lets a thread that waits for another one sleep for up to 100 ms; a lock wakes it at once.
+        self._turn = threading.Lock()
         with self.transaction() as connection:
             for statement in filter(str.strip, _SCHEMA.split(";")):
                 connection.execute(statement)
@@ -93,7 +113,12 @@ class Store:
     def get(self, id: str) -> Record | None:
         """Returns the resource with this id, or None."""
         row = self._connection().execute(f"{_SELECT} WHERE key = ?", (id.lower(),)).fetchone()
-        return _record(row) if row else None
+        return record_of(row) if row else None
+
+    def document(self, id: str) -> bytes | None:
+        """Returns the document of the resource with this id as JSON, as it is stored, or None."""
+        row = self._connection().execute("SELECT document FROM resource WHERE key = ?", (id.lower(),)).fetchone()
+        return row[0].encode() if row else None
 
     def list(self, type: str, parent: str | None = None, *, after: int = 0, most: int = -1) -> _list[Record]:
         """Returns the resources of a type in the order of creation.
@@ -104,21 +129,30 @@ class Store:
             after: leaves out those with numbers up to this one.
             most: how many at most, -1 for all.
         """
-        where, values = "type = ? AND number > ?", [type, after]
-        if parent is not None:
-            where, values = f"{where} AND parent = ?", [*values, parent.lower()]
-        rows = self._connection().execute(f"{_SELECT} WHERE {where} ORDER BY number LIMIT ?", (*values, most))
-        return [_record(row) for row in rows]
+        where, values = _chosen(type, parent, after)
+        return [record_of(row) for row in self.query(f"{_SELECT} WHERE {where} ORDER BY number LIMIT ?", *values, most)]
+
+    def documents(self, type: str, parent: str | None = None, *, after: int = 0, most: int = -1) -> _list[StoredText]:
+        """Returns the documents of resources as JSON, each with its number, chosen as by ``list``."""
+        where, values = _chosen(type, parent, after)
+        return self.query(f"SELECT number, document FROM resource WHERE {where} ORDER BY number LIMIT ?", *values, most)
 
     def latest(self, type: str, most: int) -> _list[Record]:
         """Returns the resources of a type that were made last, the last one first."""
-        # The plus keeps SQLite from reading all of the type in order to sort them: it walks the numbers backwards.
-        rows = self._connection().execute(f"{_SELECT} WHERE +type = ? ORDER BY number DESC LIMIT ?", (type, most))
-        return [_record(row) for row in rows]
+        rows = self._connection().execute(f"{_SELECT} WHERE type = ? ORDER BY number DESC LIMIT ?", (type, most))
+        return [record_of(row) for row in rows]
 
     def count(self, type: str) -> int:
         """Returns how many resources of a type there are."""
         return int(self._connection().execute("SELECT count(*) FROM resource WHERE type = ?", (type,)).fetchone()[0])
+
+    def named(self, type: str, name: str) -> _list[Record]:
+        """Returns the resources of a type with a name, in whatever resource they are."""
+        return self.all_of("type = ? AND json_extract(document, '$.name') = ?", type, name)
+
+    def servers_of(self, account: str) -> _list[Record]:
+        """Returns the file servers whose directory is served as a share of an account."""
+        return self.all_of(f"type = 'fileServers' AND {_ACCOUNT} = ?", account)
 
     def under(self, id: str) -> _list[Record]:
         """Returns everything below a resource, at any depth, in the order of creation."""
@@ -126,19 +160,44 @@ class Store:
         rows = self._connection().execute(
             f"{_SELECT} WHERE key >= ? AND key < ? ORDER BY number", (prefix, id.lower() + "0")
         )  # "0" follows "/"
-        return [_record(row) for row in rows]
+        return [record_of(row) for row in rows]
+
+    def holds_any(self, id: str) -> bool:
+        """Says whether anything is below a resource."""
+        found = self.query(
+            "SELECT 1 FROM resource WHERE key >= ? AND key < ? LIMIT 1", f"{id}/".lower(), f"{id}0".lower()
+        )
+        return bool(found)
 
     def active(self) -> _list[Record]:
         """Returns the jobs that have not ended, in the order of creation; ended ones cost no time."""
-        where = f"type = 'jobs' AND json_extract(document, '$.properties.executionState') IN ({_marks(_ACTIVE)})"
-        rows = self._connection().execute(f"{_SELECT} WHERE {where} ORDER BY number", _ACTIVE)
-        return [_record(row) for row in rows]
+        return self.all_of(ACTIVE)
 
-    def doomed(self) -> _list[Record]:
-        """Returns everything that is being deleted, in the order of creation."""
-        where = f"json_extract(document, '$.properties.provisioningState') IN ({_marks(_DELETING)})"
-        rows = self._connection().execute(f"{_SELECT} WHERE {where} ORDER BY number", _DELETING)
-        return [_record(row) for row in rows]
+    def rows(self, where: str, *values: object) -> _list[Row]:
+        """Returns the resources that an SQL expression chooses as they lie in the file, in the order of creation."""
+        return self.query(f"{_SELECT} WHERE {where} ORDER BY number", *values)
+
+    def all_of(self, where: str, *values: object) -> _list[Record]:
+        """Returns the resources that an SQL expression chooses, in the order of creation."""
+        return [record_of(row) for row in self.rows(where, *values)]
+
+    def node_counts(self) -> _list[tuple[str, str, int]]:
+        """Returns how many nodes all clusters of a machine size and a priority have: size, priority, number."""
+        size, priority, nodes = (
+            f"json_extract(document, '$.properties.{name}')" for name in ("vmSize", "vmPriority", "currentNodeCount")
+        )
+        return self.query(
+            f"SELECT {size}, {priority}, sum({nodes}) FROM resource WHERE type = 'clusters' GROUP BY 1, 2"
+        )
+
+    def is_active(self) -> bool:
+        """Says whether there is a job that has not ended."""
+        return bool(self.query(f"SELECT 1 FROM resource WHERE {ACTIVE} LIMIT 1"))
+
+    def users(self) -> _list[tuple[str, str]]:
+        """Returns the key of each job that has not ended, and that of its cluster."""
+        cluster = "lower(json_extract(document, '$.properties.cluster.id'))"
+        return self.query(f"SELECT key, {cluster} FROM resource WHERE {ACTIVE}")
 
     def put(self, id: str, type: str, parent: str, document: Document, private: Document | None = None) -> Record:
         """Creates a resource, or replaces the documents of an existing one, and returns it."""
@@ -197,6 +256,10 @@ class Store:
         with self.transaction() as connection:
             return self._next(connection, name)
 
+    def query(self, statement: str, *values: object) -> _list[tuple[Any, ...]]:
+        """Returns the rows that a statement selects."""
+        return self._connection().execute(statement, values).fetchall()
+
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Holds the write lock: everything inside becomes visible at once or not at all. May be nested."""
@@ -204,13 +267,18 @@ class Store:
         if connection.in_transaction:
             yield connection
             return
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield connection
-        except BaseException:
-            connection.execute("ROLLBACK")
-            raise
-        connection.execute("COMMIT")
+        with self._turn:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            except BaseException:
+                _roll_back(connection)
+                raise
+            try:
+                connection.execute("COMMIT")
+            except sqlite3.Error:  # a full disk: what follows must not join this transaction
+                _roll_back(connection)
+                raise
 
     def close(self) -> None:
         """Closes this thread's connection."""
@@ -238,8 +306,16 @@ class Store:
         return int(row[0])
 
 
-def _marks(values: Sequence[str]) -> str:
-    return ", ".join("?" * len(values))
+def _chosen(type: str, parent: str | None, after: int) -> tuple[str, _Values]:
+    """Returns the SQL expression that chooses the resources of a type after a number, and its values."""
+    if parent is None:
+        return "type = ? AND number > ?", (type, after)
+    return "type = ? AND number > ? AND parent = ?", (type, after, parent.lower())
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:  # SQLite may have done so already
+        connection.execute("ROLLBACK")
 
 
 def merged(base: Mapping[str, Any], values: Mapping[str, object]) -> Document:
@@ -263,7 +339,8 @@ def _write(connection: sqlite3.Connection, record: Record) -> None:
 _SELECT = "SELECT id, type, parent, document, private, number FROM resource"
 
 
-def _record(row: tuple[Any, ...]) -> Record:
+def record_of(row: Row) -> Record:
+    """Returns the resource of a row."""
     id, type, parent, document, private, number = row
     return Record(id, type, parent, json.loads(document), _private(id, private), number)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from batchhvd.errors import SpecError
-from batchhvd.trainer.check.parsed_script import Finding, Script
+from batchhvd.trainer.check.finding import Finding
+from batchhvd.trainer.check.parsed_script import Script
 from batchhvd.trainer.check.rule import findings
 
 __all__ = ["Finding", "check"]

@@ -114,26 +114,35 @@ def merged(model: keras.Model, names: Iterable[str], parts: Sequence[Counted]) -
     whole = _from_sums(model, [part.sums for part in parts]) if exact else {}
     found: dict[str, float | np.ndarray] = {}
     for name in names:
+        value: np.ndarray
         if name in exact:
-            value = np.asarray(as_array(whole[name]), "float64")
+            value = whole[name].astype("float64")
         else:
             having = [(part.values[name], part.samples) for part in parts if name in part.values]
-            total = sum(weight for _, weight in having)
-            value = (
-                sum((value * weight for value, weight in having), np.float64(0)) / total if total else np.float64("nan")
-            )
+            value = _mean(having)
         found[name] = value if value.ndim else float(value)
     return found
 
 
-def _from_sums(model: keras.Model, parts: Sequence[Sequence[np.ndarray]]) -> Mapping[str, Tensor]:
+def _mean(weighted: Sequence[tuple[np.ndarray, float]]) -> np.ndarray:
+    """Returns the mean of values by weight; if nothing was counted, as in a step of the user's, all weigh alike."""
+    weights = [weight for _, weight in weighted]
+    if not any(weights):
+        weights = [1.0] * len(weighted)
+    total = sum(value * weight for (value, _), weight in zip(weighted, weights, strict=True))
+    mean: np.ndarray = np.asarray(total / sum(weights) if weighted else np.nan)
+    return mean
+
+
+def _from_sums(model: keras.Model, parts: Sequence[Sequence[np.ndarray]]) -> dict[str, np.ndarray]:
     """Returns what the metrics of a model would show if they had counted for all ranks."""
     variables = _metric_variables(model)
     own: list[np.ndarray] = [as_array(variable).copy() for variable in variables]
     try:
         for variable, *arrays in zip(variables, *parts, strict=True):
             variable.assign(sum(arrays))
-        return _results(model)
+        # Copies, because a result may be a view of a variable that gets its own value back.
+        return {name: as_array(value).copy() for name, value in _results(model).items()}
     finally:
         for variable, array in zip(variables, own, strict=True):
             variable.assign(array)
@@ -158,19 +167,24 @@ class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]  # 
     def __init__(self, device: str = "") -> None:
         super().__init__()
         self.trained: Counted | None = None
+        self.last: Mapping[str, float | np.ndarray] = {}
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, float | np.ndarray] | None = None) -> None:
         """Forgets the previous epoch."""
-        self.trained = None
+        self.trained, self.last = None, {}
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, float | np.ndarray] | None = None) -> None:
+        """Notes what the step shows, because on PyTorch validation changes some values that Keras shows afterwards."""
+        self.last = logs or {}
 
     def on_test_begin(self, logs: dict[str, float | np.ndarray] | None = None) -> None:
         """Notes what was counted in training, because validation resets it."""
-        if self.trained is None and world().size > 1:
+        if self.trained is None:
             self.trained = counted(self.model, {name: as_array(value) for name, value in _results(self.model).items()})
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float | np.ndarray] | None = None) -> None:
         """Merges the metrics in place, so that later callbacks read those of all ranks."""
-        if logs is None or world().size == 1:
+        if logs is None or (world().size == 1 and self.trained is None):
             return
         trained, tested = self._passes(logs)
         everyone = allgather_object((trained, tested), "metrics")
@@ -190,8 +204,10 @@ class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]  # 
         kept = {
             name
             for name in self.trained.exact
-            if name in values and np.allclose(values[name], self.trained.values[name], equal_nan=True)
+            if name in values
+            and np.allclose(self.last.get(name, values[name]), self.trained.values[name], equal_nan=True)
         }
+        values |= {name: self.trained.values[name] for name in kept}
         trained = evolve(self.trained, values=values, exact=frozenset(kept))
         return trained, counted(self.model, validated) if validated else None
 

@@ -2,7 +2,7 @@
 
 If a rank ends while others wait for it, these get Horovod's "has been shut down", which names nobody. So each rank that
 ends puts a line into the rendezvous of the job, if there is one, and a rank that fails because of Horovod prints the
-lines of those that ended before.
+lines of those that ended before. A rank without a line was killed, or its node is lost.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Callable
 from http.client import HTTPConnection, HTTPException
 from types import TracebackType
@@ -21,6 +22,9 @@ Hook: TypeAlias = "Callable[[type[BaseException], BaseException, TracebackType |
 
 _LOST = ("has been shut down", "HorovodInternalError", "Connection closed by peer", "Connection reset by peer")
 _LONGEST = 300
+_SILENT = "ended without a word: it was killed, or its node is lost"
+_VICTIM = "lost another rank"  # the note of a rank that is not the cause
+_PATIENCE = 2.0  # seconds in which the others that fail for the same reason leave their notes
 
 
 class Departures:
@@ -45,9 +49,14 @@ class Departures:
             self._ask("PUT", self.rank, why[:_LONGEST])
 
     def others(self) -> list[str]:
-        """Returns a sentence for each other rank that has left a note."""
-        notes = {rank: self._ask("GET", rank) for rank in range(self.size) if rank != self.rank}
-        return [f"rank {rank} {note}" for rank, note in notes.items() if note]
+        """Returns a sentence for each rank that left first: with a note, or else without a word."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            notes = {rank: self._ask("GET", rank) for rank in range(self.size) if rank != self.rank}
+            causes = [f"rank {rank} {note}" for rank, note in notes.items() if note not in ("", _VICTIM)]
+            if causes or time.monotonic() > deadline:
+                return causes or [f"rank {rank} {_SILENT}" for rank, note in notes.items() if not note]
+            time.sleep(0.2)
 
     def _ask(self, method: str, rank: int, body: str = "") -> str:
         with contextlib.suppress(OSError, HTTPException):
@@ -66,7 +75,7 @@ class Departures:
             if not any(word in text for word in _LOST):
                 self.leave(f"failed with {text.splitlines()[0]}")
                 return
-            self.written = True  # this rank is not the cause
+            self.leave(_VICTIM)
             for sentence in self.others():
                 print(f"batchhvd: before this, {sentence}", file=sys.stderr, flush=True)
 

@@ -121,8 +121,36 @@ def broadcast_variables(variables: Sequence[keras.Variable | tf.Variable | torch
         SpecError: The ranks have different variables; raised on every rank.
     """
     variables = list(variables)
-    require_agreement({"variables": shapes(variables)})
-    _send(variables, root_rank)
+    if _inside_function() and world().size > 1:
+        _send_in_graph(variables, root_rank)
+    else:
+        require_agreement({"variables": shapes(variables)})
+        _send(variables, root_rank)
+
+
+def _inside_function() -> bool:
+    """Returns whether a function of TensorFlow is being traced; there variables have no values yet."""
+    if keras.config.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return not tf.executing_eagerly()
+
+
+def _send_in_graph(variables: Sequence[keras.Variable | tf.Variable], root_rank: int) -> None:
+    """Adds the broadcast to the step that is traced, after what the step has done with the variables until here."""
+    import tensorflow as tf
+
+    def send(*tensors: tf.Tensor) -> list[np.ndarray]:
+        require_agreement({"variables": shapes(tensors)})
+        sent: list[np.ndarray] = [tensor.numpy() for tensor in tensors] if world().rank == root_rank else []
+        received: list[np.ndarray] = broadcast_object(sent, root_rank, "variables")
+        return received
+
+    values = [tf.convert_to_tensor(variable) for variable in variables]
+    received = tf.py_function(send, values, [value.dtype for value in values])
+    for variable, value in zip(variables, received, strict=True):
+        variable.assign(tf.ensure_shape(value, variable.shape))
 
 
 def _send(variables: Sequence[keras.Variable | tf.Variable | torch.Tensor], root_rank: int) -> None:

@@ -145,8 +145,13 @@ def prepare(model: keras.Model) -> None:
 
     On TensorFlow the step is not compiled by XLA, which has no operation of Horovod. A warning names the optimizers
     that do not synchronize.
+
+    Raises:
+        SpecError: A layer is to normalize over the batches of all ranks.
     """
     found = optimizers_of(model)
+    if world().size > 1:
+        _refuse_synchronized(model)
     if world().size > 1 and keras.config.backend() == "tensorflow" and model.jit_compile:
         model.jit_compile = False
         if getattr(model, "_compile_config", None) and model._compile_config.config.get("jit_compile") is True:
@@ -158,6 +163,16 @@ def prepare(model: keras.Model) -> None:
             f"{world().size} ranks train this model with an optimizer that is not distributed, so each trains alone. "
             f"Wrap it: optimizer = hvd.DistributedOptimizer(optimizer). Not wrapped: model.{', model.'.join(alone)}",
             stacklevel=2,
+        )
+
+
+def _refuse_synchronized(model: keras.Model) -> None:
+    names = [layer.name for layer in model._flatten_layers() if getattr(layer, "synchronized", False)]
+    if names:
+        raise SpecError(
+            f"synchronized=True synchronizes replicas of tf.distribute, not ranks: {', '.join(names)}",
+            remedy="leave it out: each rank normalizes with its own batch, and the moving statistics are averaged; or "
+            "use GroupNormalization, which needs no other samples",
         )
 
 

@@ -54,6 +54,9 @@ class TensorFlowBinding:
 
     def _reduce_group(self, tensors: list[tf.Tensor], name: str, op: Op, compression: Compressor) -> list[tf.Tensor]:
         dtype = tensors[0].dtype
+        if dtype == tf.bfloat16:  # Horovod does not know it
+            found = self._grouped([tf.cast(tensor, tf.float32) for tensor in tensors], name, op)
+            return [tf.cast(tensor, dtype) for tensor in found]
         if not (compression.half and dtype in (tf.float32, tf.float64)):
             return self._grouped(tensors, name, op)
         share = 1.0 / self.module.size() if op is Op.AVERAGE else 1.0
@@ -69,7 +72,9 @@ class TensorFlowBinding:
 
     def _reduce_sparse(self, slices: tf.IndexedSlices, name: str, op: Op) -> tf.IndexedSlices:
         """Joins the rows of all ranks; rows that occur several times are added up when they are applied."""
-        values = self.gather(slices.values, f"{name}.values")
+        dtype = slices.values.dtype
+        sent = tf.cast(slices.values, tf.float32) if dtype == tf.bfloat16 else slices.values
+        values = tf.cast(self.gather(sent, f"{name}.values"), dtype)
         indices = self.gather(slices.indices, f"{name}.indices")
         if op is Op.AVERAGE:
             values = values / tf.cast(self.module.size(), values.dtype)

@@ -103,6 +103,8 @@ def _reduce_group(
         share = 1.0 / module.size() if op == Op.AVERAGE.value else 1.0
         tensors = [(tensor * share).half() for tensor in tensors]
         op = Op.SUM.value if op == Op.AVERAGE.value else op
+    if dtype is torch.bfloat16:  # Horovod does not know it
+        tensors = [tensor.float() for tensor in tensors]
     if device.type != "cpu" and not module.nccl_built():
         tensors = [tensor.cpu() for tensor in tensors]
     handle = module.grouped_allreduce_async(tensors, name=name, op=getattr(module, op))

@@ -111,8 +111,8 @@ def ranks_expected() -> int:
 def _join(expected: int) -> World:
     binding = _load(keras_backend())
     horovod = binding.module
-    # Horovod names the ranks that it waits for; its own default is a minute.
-    os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", "20")
+    # Horovod names the ranks that it waits for, after two to four times this; its own default is a minute.
+    os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", "7")
     horovod.init()
     if horovod.size() != expected:
         raise HorovodBrokenError(

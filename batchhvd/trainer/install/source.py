@@ -86,6 +86,12 @@ EDITS = (
         "# TF\nadd_subdirectory(horovod/tensorflow)",
         "what does not depend on the framework is compiled once, not once for each framework",
     ),
+    Edit(
+        "horovod/common/gloo/gloo_controller.cc",
+        "  global_ranks_.reserve(size_);",
+        "  global_ranks_.resize(size_);",
+        "over gloo the list of ranks stayed empty, so ranks that others wait for were never named",
+    ),
 )
 
 

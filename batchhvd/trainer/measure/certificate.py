@@ -22,6 +22,7 @@ from batchhvd.errors import BatchHvdError
 from batchhvd.trainer.measure import ranks as processes
 from batchhvd.trainer.measure.machine_facts import installed_version
 from batchhvd.trainer.measure.parity import ACCURACY, GRADIENT, STEPS, WEIGHT, Parity, measure, network
+from batchhvd.trainer.measure.parity_cases import CaseParity, cases, measure_case
 
 
 class Certificate(TypedDict):
@@ -33,6 +34,7 @@ class Certificate(TypedDict):
     steps: int
     limits: dict[str, float]
     ranks: list[dict[str, float | bool]]
+    cases: list[dict[str, object]]
     versions: dict[str, str]
 
 
@@ -88,35 +90,38 @@ def certify(sizes: Sequence[int], *, name: str, dataset: str, data_dir: str | No
         EngineError: A rank failed.
     """
     found: list[dict[str, float | bool]] = []
+    kinds: list[CaseParity] = []
     noted: dict[str, str] = {}
     for size in sizes:
         options = ["--network", name, "--dataset", dataset, "--batch", str(batch)]
         options += ["--data-dir", data_dir] if data_dir else []
-        noted, parity = _launch(size, options)
+        noted, parity, more = _launch(size, options)
+        kinds += more
         found.append({**asdict(parity), "holds": parity.holds})
-        print(_line(parity), flush=True)
+        print(_line(parity), *more, sep="\n", flush=True)
     limits = {"gradient_error": GRADIENT, "weight_error": WEIGHT, "accuracy": ACCURACY}
     return {
-        "holds": all(part["holds"] for part in found),
+        "holds": all(part["holds"] for part in found) and all(kind.holds for kind in kinds),
         "network": name,
         "dataset": dataset,
         "steps": STEPS,
         "limits": limits,
         "ranks": found,
+        "cases": [{**asdict(kind), "holds": kind.holds} for kind in kinds],
         "versions": noted,
     }
 
 
-def _launch(size: int, options: Sequence[str]) -> tuple[dict[str, str], Parity]:
+def _launch(size: int, options: Sequence[str]) -> tuple[dict[str, str], Parity, list[CaseParity]]:
     facts = json.loads(processes.answer("batchhvd.trainer.measure.certificate", size, options))
-    return facts["versions"], Parity(**facts["parity"])
+    return facts["versions"], Parity(**facts["parity"]), [CaseParity(**kind) for kind in facts["cases"]]
 
 
 def _line(parity: Parity) -> str:
     return (
-        f"{parity.ranks} rank{'s' if parity.ranks > 1 else ''}: gradients {parity.gradient_error:.1e}, weights "
-        f"{parity.weight_error:.1e} of {parity.moved:.1e}, accuracy {parity.accuracy:.4f} (alone {parity.alone:.4f}): "
-        f"{'holds' if parity.holds else 'DOES NOT HOLD'}"
+        f"{parity.ranks} rank{'s' if parity.ranks > 1 else ''}, the network: gradients of the first step "
+        f"{parity.gradient_error:.1e}, weights after {STEPS} steps {parity.weight_error:.1e} of {parity.moved:.1e}, "
+        f"accuracy {parity.accuracy:.4f} (alone {parity.alone:.4f}): {'holds' if parity.holds else 'DOES NOT HOLD'}"
     )
 
 
@@ -137,8 +142,10 @@ def _work(options: argparse.Namespace) -> None:
     train = (data.x_train.astype("float32") / 255, data.y_train)
     test = (data.x_test.astype("float32") / 255, data.y_test)
     parity = measure(lambda: network(options.network, train[0].shape[1:], data.classes), train, test, options.batch)
+    kinds = [measure_case(name) for name in cases()] if hvd.size() > 1 else []
     if parity is not None:
-        options.answer.write_text(json.dumps({"parity": asdict(parity), "versions": versions()}))
+        found = [asdict(kind) for kind in kinds if kind is not None]
+        options.answer.write_text(json.dumps({"parity": asdict(parity), "cases": found, "versions": versions()}))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -104,13 +104,13 @@ def measure(build: Callable[[], keras.Model], train: Examples, test: Examples, b
     prepare(model)
     broadcast_model(model)
     first = model.get_weights()
-    together = trace(model, _parts(train, batch, hvd.rank(), hvd.size()), test, batch // hvd.size())
+    together = trace(model, parts(train, batch, hvd.rank(), hvd.size()), test, batch // hvd.size())
     if hvd.rank() != 0:
         hvd.barrier()
         return None
     alone = _compiled(build)
     alone.set_weights(first)
-    reference = trace(alone, _parts(train, batch, 0, 1), test, batch)
+    reference = trace(alone, parts(train, batch, 0, 1), test, batch)
     hvd.barrier()
     return _compare(together, reference, hvd.size(), batch)
 
@@ -133,7 +133,7 @@ def _compiled(build: Callable[[], keras.Model]) -> keras.Model:
     return model
 
 
-def _parts(data: Examples, batch: int, rank: int, size: int) -> Examples:
+def parts(data: Examples, batch: int, rank: int, size: int) -> Examples:
     """Returns the pictures of a rank: its part of each batch, one after another."""
     steps = len(data[0]) // batch
 
@@ -151,18 +151,18 @@ def trace(model: keras.Model, data: Examples, test: Examples, batch: int) -> Tra
         part = slice(first * batch, end * batch)
         model.fit(data[0][part], data[1][part], batch_size=batch, shuffle=False, verbose=0)
 
-    start = _row(model.get_weights())
+    start = row(model.get_weights())
     fit(0, 1)
-    gradients = -_row(model.optimizer.momentums) / SMALL
+    gradients = -row(model.optimizer.momentums) / SMALL
     fit(1, STEPS)
-    weights = _row(model.get_weights())
+    weights = row(model.get_weights())
     model.optimizer.learning_rate = LARGE
     fit(0, len(data[0]) // batch)
     accuracy = model.evaluate(*test, batch_size=256, verbose=0, return_dict=True)["accuracy"]
     return Trace(gradients, start, weights, float(accuracy))
 
 
-def _row(variables: Sequence[keras.Variable | np.ndarray]) -> NDArray[np.float64]:
+def row(variables: Sequence[keras.Variable | np.ndarray]) -> NDArray[np.float64]:
     """Returns all numbers of several variables or arrays in one row of float64."""
     return np.concatenate([as_array(part).astype("float64").ravel() for part in variables])
 
@@ -171,15 +171,16 @@ def _compare(together: Trace, alone: Trace, ranks: int, batch: int) -> Parity:
     return Parity(
         ranks=ranks,
         batch=batch,
-        gradient_error=_distance(together.gradients, alone.gradients),
-        weight_error=_distance(together.weights, alone.weights),
-        moved=_distance(alone.weights, alone.start),
+        gradient_error=distance(together.gradients, alone.gradients),
+        weight_error=distance(together.weights, alone.weights),
+        moved=distance(alone.weights, alone.start),
         accuracy=together.accuracy,
         alone=alone.accuracy,
     )
 
 
-def _distance(found: NDArray[np.float64], expected: NDArray[np.float64]) -> float:
+def distance(found: NDArray[np.float64], expected: NDArray[np.float64]) -> float:
+    """Returns |difference| / |expected|."""
     return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
 
 

@@ -34,6 +34,7 @@ class Cause(WireWord):
     HOROVOD_MISSING = "Horovod missing"
     HOROVOD_BROKEN = "Horovod broken"
     ENGINE_FAILED = "engine failed"
+    DISK_FULL = "disk full"
     READY = "ready"
     RESIZING = "resizing"
     NOT_MADE = "not made"
@@ -45,11 +46,15 @@ class Remedy(NamedTuple):
 
     Attributes:
         python: in Python calls, for ``explain()`` and errors.
-        shell: in commands of ``batchhvd``, for the command line and the status page.
+        shell: in commands of ``batchhvd``, for the command line and the status page; NAME stands for the job's name.
     """
 
     python: str
     shell: str
+
+    def named(self, name: str) -> Remedy:
+        """Returns it with the job's name in place of NAME."""
+        return Remedy(self.python, self.shell.replace("NAME", name))
 
 
 class Code(WireWord):
@@ -67,6 +72,7 @@ class Code(WireWord):
     HOROVOD_MISSING = "HorovodMissing"
     HOROVOD_BROKEN = "HorovodBroken"
     ENGINE_FAILED = "EngineFailed"
+    DISK_FULL = "DiskFull"
 
 
 CODE_OF_REASON: Mapping[str, Code] = {
@@ -93,55 +99,83 @@ CAUSE_OF_CODE: Mapping[str, Cause] = {
     Code.HOROVOD_MISSING: Cause.HOROVOD_MISSING,
     Code.HOROVOD_BROKEN: Cause.HOROVOD_BROKEN,
     Code.ENGINE_FAILED: Cause.ENGINE_FAILED,
+    Code.DISK_FULL: Cause.DISK_FULL,
 }
 
 GONE_WITH_THE_SERVICE = frozenset({Cause.NODE_LOST, Cause.ENGINE_FAILED})
 """What a service says of ranks that ended while it was down; a restart in between makes it ``SERVICE_RESTARTED``."""
 
-_INSTALL = "run `python -m batchhvd.trainer.install` on the machine that runs the nodes, then submit the job again"
+_AGAIN = Remedy(
+    "submit the job again with create_job(…, rerun=True)", "submit the job again (batchhvd job submit --rerun)"
+)
+_INSTALL = Remedy(
+    f"run `python -m batchhvd.trainer.install` on the machine that runs the nodes, then {_AGAIN.python}",
+    f"run `python -m batchhvd.trainer.install` on the machine that runs the nodes, then {_AGAIN.shell}",
+)
 REMEDIES: Mapping[Cause, Remedy] = {
     Cause.MOUNT_FAILED: Remedy(
-        "create the share, or correct the mount's account, share or key; then submit the job again",
-        "create the share (batchhvd share create), or correct the mount in job.json; then submit the job again",
+        f"create the share, or correct the mount's account, share or key; then {_AGAIN.python}",
+        f"create the share (batchhvd share create), or correct the mount in job.json; then {_AGAIN.shell}",
     ),
     Cause.SCRIPT_MISSING: Remedy(
-        "share.upload(…) the script to where the job looks for it, then submit the job again",
-        "upload the script to where the job looks for it (batchhvd share upload), then submit the job again",
+        f"share.upload(…) the script to where the job looks for it, then {_AGAIN.python}",
+        f"upload the script to where the job looks for it (batchhvd share upload), then {_AGAIN.shell}",
     ),
     Cause.PREPARATION_FAILED: Remedy(
-        "correct JobSpec.preparation, then submit the job again",
-        "read stderr-job_prep-*.txt (batchhvd job logs), correct the preparation's command, then submit the job again",
+        f"correct JobSpec.preparation, then {_AGAIN.python}",
+        "read stderr-job_prep-*.txt (batchhvd job files NAME lists it, batchhvd job logs NAME -f … shows it), "
+        f"correct the preparation's command, then {_AGAIN.shell}",
     ),
     Cause.RANK_FAILED: Remedy(
-        "read job.stream('stderr.txt') for the whole output, fix the script, then submit the job again",
-        "read stderr.txt for the whole output (batchhvd job logs -f stderr.txt), fix the script, "
-        "then submit the job again",
+        f"read job.stream('stderr.txt') for the whole output, fix the script, then {_AGAIN.python}",
+        "read stderr.txt for the whole output (batchhvd job logs NAME -f stderr.txt), fix the script, "
+        f"then {_AGAIN.shell}",
     ),
     Cause.OUT_OF_MEMORY: Remedy(
-        "lower the batch size, or the ranks on a node (JobSpec.task.processes), then submit the job again",
-        "lower the batch size, or the ranks on a node (processCount), then submit the job again",
+        f"lower the batch size, or the ranks on a node (JobSpec.task.processes), then {_AGAIN.python}",
+        f"lower the batch size, or the ranks on a node (processCount), then {_AGAIN.shell}",
     ),
     Cause.WALL_CLOCK: Remedy(
-        "give JobSpec.max_seconds more time, or resume from the last checkpoint in a new job",
-        "give it more time (maxWallClockTime), or resume from the last checkpoint in a new job",
+        f"give JobSpec.max_seconds more time, or let the script resume from its checkpoint; then {_AGAIN.python}",
+        f"give it more time (maxWallClockTime), or let the script resume from its checkpoint; then {_AGAIN.shell}",
     ),
     Cause.TERMINATED: Remedy(
-        "submit the job again under a new name if it was not meant to end",
-        "submit the job again under a new name if it was not meant to end",
+        f"{_AGAIN.python} if it was not meant to end",
+        f"{_AGAIN.shell} if it was not meant to end",
     ),
     Cause.SERVICE_RESTARTED: Remedy(
-        "submit the job again; it resumes if its script keeps checkpoints",
-        "submit the job again; it resumes if its script keeps checkpoints",
+        f"{_AGAIN.python}; it resumes if its script keeps checkpoints",
+        f"{_AGAIN.shell}; it resumes if its script keeps checkpoints",
     ),
     Cause.NODE_LOST: Remedy(
-        "look at cluster.explain(), then submit the job again; it resumes if its script keeps checkpoints",
-        "look at batchhvd cluster explain, then submit the job again; it resumes if its script keeps checkpoints",
+        f"look at cluster.explain(), then {_AGAIN.python}; it resumes if its script keeps checkpoints",
+        f"look at batchhvd cluster explain, then {_AGAIN.shell}; it resumes if its script keeps checkpoints",
     ),
-    Cause.HOROVOD_MISSING: Remedy(_INSTALL, _INSTALL),
-    Cause.HOROVOD_BROKEN: Remedy(_INSTALL, _INSTALL),
+    Cause.HOROVOD_MISSING: _INSTALL,
+    Cause.HOROVOD_BROKEN: _INSTALL,
     Cause.ENGINE_FAILED: Remedy(
-        "read the execution-*.log files of job.files() and the service's log, then submit the job again",
-        "read the execution-*.log files (batchhvd job files) and the service's log, then submit the job again",
+        f"read the execution-*.log files of job.files() and the service's log, then {_AGAIN.python}",
+        f"read the execution-*.log files (batchhvd job files NAME) and the service's log, then {_AGAIN.shell}",
     ),
-    Cause.UNKNOWN: Remedy("read the files of job.files()", "read its log files (batchhvd job files)"),
+    Cause.DISK_FULL: Remedy(
+        f"free space on the disk of the service's folder, such as by deleting finished jobs; then {_AGAIN.python}",
+        f"free space on the disk of the service's folder, such as by `batchhvd prune --older 30d`; then {_AGAIN.shell}",
+    ),
+    Cause.UNKNOWN: Remedy("read the files of job.files()", "read its log files (batchhvd job files NAME)"),
 }
+_KILLED = Remedy(
+    f"find out who killed it (a person, a limit, the kernel's log), then {_AGAIN.python}",
+    f"find out who killed it (a person, a limit, the kernel's log), then {_AGAIN.shell}",
+)
+_FROM_OUTSIDE = frozenset({"9", "15"})  # SIGKILL and SIGTERM: no script sends them to itself by mistake
+
+
+def remedy_of(cause: Cause, details: Mapping[str, str]) -> Remedy:
+    """Returns what to do about a cause.
+
+    Args:
+        cause: the cause.
+        details: the further facts of the job's first error, such as ``Signal``.
+    """
+    killed = cause is Cause.RANK_FAILED and details.get("Signal") in _FROM_OUTSIDE
+    return _KILLED if killed else REMEDIES[cause]

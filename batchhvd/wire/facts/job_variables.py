@@ -17,6 +17,12 @@ STALL_ACTION = "BATCHHVD_STALL_ACTION"
 NUM_GPUS = "AZ_BATCHAI_NUM_GPUS"
 """How many GPUs of its node a job uses."""
 
+CONTENT = "BATCHHVD_CONTENT"
+"""What was uploaded for a job: a JSON object of the paths and checksums of its files. The client writes it."""
+
+RUN = "BATCHHVD_RUN"
+"""A random text that makes two otherwise equal runs different jobs. The client writes it."""
+
 _WHOLE = re.compile("[0-9]{1,9}")
 _ALLOWED: Mapping[str, tuple[re.Pattern[str], str]] = {
     RETRIES: (_WHOLE, "a whole number of at most nine digits"),

@@ -25,7 +25,7 @@ BATTERY = Path(__file__).with_name("horovod_battery.py")
 CHECKS = [
     *("place", "together", "alone", "adam", "objects", "clipping", "sum", "compression", "accumulation", "passes"),
     *("accumulation_compiled", "scaling", "mixed", "frozen", "statistics", "start", "late", "metrics", "decisions"),
-    *("warmup", "jit", "saving", "broken_wrapper", "resume", "records", "parity"),
+    *("warmup", "jit", "saving", "broken_wrapper", "resume", "records", "parity", "parity_cases"),
 ]
 WITHOUT = "torch.distributed"
 """PyTorch without Horovod: the same is expected of it."""
@@ -280,9 +280,23 @@ def test_ranks_equal_one_process_alone(facts: Any) -> None:
         assert found["without"]["weight_error"] > 10 * WEIGHT
 
 
+def test_more_kinds_of_training_equal_one_process(two: Any, request: pytest.FixtureRequest) -> None:
+    found = two[0]["parity_cases"]
+    names = ["two optimizers", "embeddings", "mixed precision", "accumulation"]
+    for name in ["embeddings"] if "tensorflow" in request.node.name else names:
+        assert found[name]["holds"] is True, found[name]
+        assert found[name]["text"].startswith(f"2 ranks, {name}: weights after 12 steps of model.")
+
+
+def test_the_certificate_names_the_optimizer_that_exchanges_nothing(two: Any) -> None:
+    found = two[0]["parity_cases"]["without"]
+    assert (found["holds"], found["broken"]) == (False, ["optimizers['second']"]), found
+    assert "model.optimizers['second'] does not do what one rank does: is it distributed?" in found["text"]
+
+
 ALONE = """
 import sys
-sys.modules["horovod"] = None
+sys.modules.update(dict.fromkeys(("horovod", "sklearn", "scipy", "pandas", "matplotlib", "IPython")))  # faster
 from batchhvd.trainer import hvd
 hvd.init()
 assert (hvd.rank(), hvd.size(), hvd.nccl_built()) == (0, 1, False)

@@ -14,7 +14,8 @@ from batchhvd import errors
 from batchhvd.cli import checkup
 from batchhvd.cli import main as cli
 from batchhvd.cli import printing as output
-from batchhvd.cli.cluster import nodes
+from batchhvd.cli.cluster import _key, nodes
+from batchhvd.cli.spec_file import told
 from batchhvd.spec.job import AutoScale
 
 DATA = Path(__file__).parents[2] / "data"
@@ -188,3 +189,35 @@ def test_the_doctor_names_the_package_and_the_command(monkeypatch: pytest.Monkey
 def test_completion_scripts(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["completion", shell]) == 0
     assert "_BATCHHVD_COMPLETE" in capsys.readouterr().out
+
+
+def test_a_key_is_a_file_or_the_text_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("id.pub").write_text("ssh-rsa AAAA me\n")
+    assert _key("id.pub") == "ssh-rsa AAAA me"
+    long = f"ssh-rsa {'A/+' * 300} me@here"  # longer than the system lets a path be
+    assert (_key(long), _key("ssh-rsa a"), _key("~nobody-here/x")) == (long, "ssh-rsa a", "~nobody-here/x")
+    Path("binary.pub").write_bytes(b"\xff")
+    for wrong in (".", "binary.pub"):
+        with pytest.raises(click.BadParameter, match="cannot be read"):
+            _key(wrong)
+
+
+def test_a_local_file_that_cannot_be_used_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", "/place")
+
+    monkeypatch.setattr(cli.main_group, "main", refused)
+    assert cli.run([]) == cli.FAILED
+    assert capsys.readouterr().err == "batchhvd: cannot use /place: Permission denied\n"
+
+
+def test_warnings_are_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    import warnings
+
+    with told():
+        for _ in range(2):
+            warnings.warn("not uploaded: x (a socket)", UserWarning, stacklevel=1)
+    assert capsys.readouterr().err == "warning: not uploaded: x (a socket)\n" * 2

@@ -7,7 +7,10 @@ import pytest
 from attrs import evolve
 
 from batchhvd.advice.explain import ClusterFacts, JobFacts, Verdict, of_cluster, of_job, of_node
+from batchhvd.cli.failure import described
+from batchhvd.resources.session import Session
 from batchhvd.service.status import verdict as page
+from batchhvd.wire.connection import Connection
 from batchhvd.wire.facts.causes import REMEDIES, Cause, Code
 from batchhvd.wire.reasons import Reason
 
@@ -63,7 +66,7 @@ def test_a_rank_that_crashed() -> None:
     tail = f"noise\n{traceback}  File x\n{traceback}  File y\nValueError: z"
     details = {"Rank": "2", "Node": "tvm-1_3-p", "ExitCode": "139", "Signal": "11", "Tail": tail, "Attempt": "1"}
     verdict = failed("RankFailed", "Rank 2 ended by signal 11 on node tvm-1_3-p.", **details)
-    assert verdict.why == "Rank 2 ended by signal 11 on node tvm-1_3-p (signal SIGSEGV)"
+    assert verdict.why == "Rank 2 was killed by SIGSEGV on node tvm-1_3-p"
     assert verdict.evidence[0] == "rank 2, node tvm-1_3-p, exit code 139, attempt 1, signal SIGSEGV"
     assert verdict.evidence[1:] == ("Traceback (most recent call last):", "  File y", "ValueError: z")
 
@@ -167,9 +170,10 @@ def test_every_cause_of_a_failure_has_a_next_step_for_python_and_for_the_shell()
     for code in Code:
         if code is not Code.WAITING:
             verdict = failed(code)
-            assert verdict.next == REMEDIES[verdict.cause].python
-            assert verdict.for_shell().next == REMEDIES[verdict.cause].shell
-            assert str(verdict.for_shell()).splitlines()[-1] == f"Next: {REMEDIES[verdict.cause].shell}"
+            remedy = REMEDIES[verdict.cause].named(JOB.name)
+            assert verdict.next == remedy.python
+            assert verdict.for_shell().next == remedy.shell and "NAME" not in remedy.shell
+            assert str(verdict.for_shell()).splitlines()[-1] == f"Next: {remedy.shell}"
     assert verdict.for_shell() != verdict and verdict.for_shell().cause is verdict.cause
 
 
@@ -179,3 +183,55 @@ def test_the_command_line_is_told_commands(state: str) -> None:
     assert "batchhvd job" in waiting.next and "cifar" in waiting.next and "(" not in waiting.next
     assert "batchhvd job submit" in of_cluster(CLUSTER).for_shell().next
     assert "batchhvd cluster resize nc6 --target" in of_cluster(evolve(CLUSTER, counts={})).for_shell().next
+
+
+CUDA = "E0000 00:00:1764.1 2898 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error: UNKNOWN ERROR (303)"
+MEMORY = "torch.cuda.OutOfMemoryError: CUDA out of memory"
+ONEDNN = "2026-11-28 12:00:00.1: I tensorflow/core/util/port.cc:153] oneDNN custom operations are on."
+
+
+@pytest.mark.parametrize(
+    ("details", "tail", "expected"),
+    [
+        ({"Signal": "9"}, [CUDA], "Rank 1 was killed by SIGKILL on node n"),
+        ({"Signal": "9"}, ["epoch 3", ONEDNN, CUDA, " "], "Rank 1 was killed by SIGKILL on node n; last line: epoch 3"),
+        ({"Signal": "250"}, [], "Rank 1 was killed by signal 250 on node n"),
+        ({}, ["ValueError: x", CUDA], "Rank 1 ended with exit code 137 on node n; last line: ValueError: x"),
+        ({}, [CUDA], "Rank 1 ended with exit code 137 on node n"),
+        ({}, [MEMORY, CUDA], f"Rank 1 ended with exit code 137 on node n; last line: {MEMORY}"),
+    ],
+)
+def test_a_killed_rank_is_named_first_and_the_noise_of_a_framework_never(
+    details: dict[str, str], tail: list[str], expected: str
+) -> None:
+    message = f"Rank 1 ended with exit code 137 on node n; last line: {tail[-1] if tail else 'none'}."
+    known = {"Rank": "1", "Node": "n", "ExitCode": "137", "Tail": "\n".join(tail), **details}
+    reason = Reason("RankFailed", message, known)
+    assert str(reason) == f"{expected}."
+    verdict = failed("RankFailed", message, **known)
+    assert verdict.why == expected
+    assert (
+        ("who killed it" in verdict.next)
+        == (details.get("Signal") == "9")
+        == ("who killed it" in verdict.for_shell().next)
+    )
+    job = Session(Connection("https://arm.example", "s")).group("g").workspace("w").experiment("e").job("j")
+    error = {"code": reason.code, "message": message, "details": [{"name": n, "value": v} for n, v in known.items()]}
+    job._load({"name": "j", "properties": {"executionState": "failed", "executionInfo": {"errors": [error]}}})
+    job.files = lambda *_: iter(())  # type: ignore[method-assign]
+    assert str(job._failure()).startswith(f"job 'j' failed: {expected}.") and expected in job._repr_html_()
+    assert described(job, job._failure()).splitlines()[0] == f"job 'j' failed: {expected}"
+
+
+def test_a_rank_that_others_wait_for_is_shown_while_the_job_runs() -> None:
+    lines = {
+        "execution-*.log": "2026-11-27T12:00:01Z rank 0 started\n"
+        "2026-11-27T12:00:40Z the other ranks have waited for rank 1 for more than 7 s, says Horovod\n"
+    }
+    verdict = of_job(evolve(JOB, state="running", log=lambda name: lines.get(name, "")))
+    assert verdict.evidence[-1].endswith("Z the other ranks have waited for rank 1 for more than 7 s, says Horovod")
+
+
+def test_a_signal_that_the_service_names_is_not_told_twice() -> None:
+    verdict = failed("RankFailed", "Rank 1 was killed by SIGKILL on node a.", Rank="1", Node="a", Signal="9")
+    assert verdict.why == "Rank 1 was killed by SIGKILL on node a"

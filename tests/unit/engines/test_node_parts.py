@@ -25,6 +25,7 @@ from batchhvd.node.records import declare
 from batchhvd.node.rendezvous import Rendezvous, reachable, rendezvous_variables
 from batchhvd.node.sandbox.layer import layer_name
 from batchhvd.node.state import Launch, NodeState, PreparationPlace, StallAction, StopReason, Word
+from batchhvd.node.watchdog import missing_ranks
 
 
 def task(tmp_path: Path, **changes: Any) -> Task:
@@ -331,3 +332,28 @@ def test_a_line_that_was_cut_off_ends_before_what_comes_next(tmp_path: Path) -> 
     stream.end_line()
     assert path.read_bytes() == b"one\ntw\n"
     os.close(stream.descriptor)
+
+
+STALL = """[2026-11-28 16:20:31.104312: W /horovod/common/stall_inspector.cc:107] One or more tensors were submitted \
+to be reduced, gathered or broadcasted by subset of ranks and are waiting for remainder of ranks for more than 20 \
+seconds. This may indicate that different ranks are trying to submit different tensors or that only subset of ranks is \
+submitting tensors, which will cause deadlock.\x20
+Missing ranks:
+1: [batchhvd.optimizer0.float32_0, batchhvd.optimizer0.float32_1 ...]
+"""
+
+
+@pytest.mark.parametrize(
+    ("output", "which"),
+    [
+        (f"epoch 1\n{STALL}epoch 2\n", "rank 1"),
+        (f"{STALL}3!: [x]\n", "ranks 1, 3"),
+        (f"{STALL}{STALL.replace('1: [', '0: [')}", "rank 0"),
+    ],
+)
+def test_ranks_that_horovod_waits_for_are_named(output: str, which: str) -> None:
+    assert missing_ranks(output) == f"the other ranks have waited for {which} for more than 20 s, says Horovod"
+
+
+def test_other_output_names_no_ranks() -> None:
+    assert missing_ranks("Missing ranks:\n") == missing_ranks("loss: 0.5\n") == ""

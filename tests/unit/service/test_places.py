@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from batchhvd.errors import UnavailableError
 from batchhvd.service.scheduler.task import Site
 from batchhvd.service.store import trash
 from batchhvd.wire import local_service
@@ -84,6 +86,26 @@ def test_a_pid_that_another_process_was_given_is_not_signalled(tmp_path: Path) -
         found = local_service.find(tmp_path)
         assert found is not None and found.pid == stranger.pid
         stranger.kill()
+
+
+def test_a_pid_without_its_start_time_is_never_signalled(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "60"]) as stranger, open(tmp_path / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for about in ({"pid": stranger.pid}, {"pid": stranger.pid, "ticks": None}):
+            (tmp_path / "service.json").write_text(json.dumps(about))
+            with pytest.raises(UnavailableError, match=f"when process {stranger.pid} was started.*was not signalled"):
+                local_service.stop(tmp_path)
+        assert stranger.poll() is None
+        stranger.kill()
+
+
+def test_a_pid_that_changes_hands_between_look_and_signal_is_spared(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(["sleep", "60"]) as stranger:
+        assert not local_service._terminate(stranger.pid, (ticks(stranger.pid) or 0) - 1)
+        assert stranger.poll() is None
+        monkeypatch.setattr(os, "kill", lambda *_: pytest.fail("a number was signalled, not a process"))
+        assert local_service._terminate(stranger.pid, ticks(stranger.pid))
+        assert stranger.wait(10) == -signal.SIGTERM
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"pid": "x"}', '{"pid": 0}', '{"pid": -1}', "[" * 100_000])

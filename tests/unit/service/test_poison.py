@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 from attrs import define, field
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from batchhvd.engines.base import Status
@@ -25,6 +26,7 @@ from batchhvd.service.mounts import rules
 from batchhvd.service.scheduler import task as environment
 from batchhvd.service.scheduler.tick import PATIENCE
 from batchhvd.wire.facts.job_variables import NUM_GPUS, RETRIES, STALL_ACTION, STALL_SECONDS
+from tests.support.drilled import examples
 from tests.support.world import EXPERIMENT, Memory, World
 
 NAMES = [NUM_GPUS, RETRIES, STALL_ACTION, STALL_SECONDS]
@@ -67,7 +69,7 @@ def ready(root: Path, jobs: int = 11) -> World:
 
 
 @given(error=st.sampled_from(ERRORS), text=st.text(max_size=20), ending=st.sampled_from(["", "terminate", "delete"]))
-@settings(max_examples=20, deadline=None)
+@examples(20, 300)
 def test_an_engine_may_raise_whatever_it_likes_about_one_run(error: type[Exception], text: str, ending: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         world = ready(Path(folder))
@@ -110,7 +112,7 @@ VALUES = st.one_of(
 
 
 @given(values=st.fixed_dictionaries(dict.fromkeys(NAMES, VALUES)))
-@settings(max_examples=20, deadline=None)
+@examples(20, 300)
 def test_a_job_may_give_a_variable_any_value(values: dict[str, str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         world = ready(Path(folder), jobs=10)
@@ -169,6 +171,32 @@ def test_a_damaged_stop_file_stops_the_task_and_is_named(tmp_path: Path, data: b
     stop = records.read_stop(tmp_path)
     assert stop is not None and stop["reason"] == "engine" and "the record stop.json in" in stop["error"]
     assert not records.declare(tmp_path, "cancelled")
+
+
+CONTENT = st.one_of(
+    st.binary(max_size=200),
+    st.sampled_from([b"[" * 100_000, b"{}", b"null", b"\xef\xbb\xbf{}"]),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+        lambda part: st.lists(part, max_size=3) | st.dictionaries(st.sampled_from([*STOP, "state", "pid"]), part),
+        max_leaves=8,
+    ).map(lambda value: json.dumps(value).encode()),
+)
+
+
+@given(data=CONTENT)
+@examples(100, 5000)
+def test_whatever_is_in_a_record_it_is_right_or_damaged(data: bytes) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for record in ("node-0.json", "stop.json", "rendezvous.json", "task.json"):
+            (folder / record).write_bytes(data)
+        assert records.read_stop(folder) is not None
+        for read in (lambda: records.read_node(folder, 0), lambda: records.read_meeting(folder)):
+            with contextlib.suppress(DamagedRecordError):
+                assert read() is not None
+        with contextlib.suppress(DamagedRecordError):
+            records.read_task(folder)
 
 
 @pytest.mark.parametrize("kind", ["fifo", "folder", "link", "dangling", "device"])

@@ -6,13 +6,17 @@ part may be on the disk: none, some or all bytes of a file, the old or the new f
 
 from __future__ import annotations
 
+import json
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from attrs import define, field
+from hypothesis import given
+from hypothesis import strategies as st
 
 from batchhvd.engines.base import Task
 from batchhvd.node import durable as node_durable
@@ -20,6 +24,7 @@ from batchhvd.node import records
 from batchhvd.service import root_folder, tls
 from batchhvd.service.scheduler import manifest
 from batchhvd.service.store import durable
+from tests.support.drilled import examples
 
 
 @define
@@ -116,7 +121,7 @@ WRITES: dict[str, tuple[bool, Callable[[Path], object]]] = {
     "stop.json": (False, lambda root: records.declare(root, "rank", error="no")),
     "task.json": (False, task),
     "runner": (False, lambda root: node_durable.replace(root / "runner", b"x" * 99)),
-    "token": (True, root_folder.token),
+    "token": (True, root_folder.RootSecret),
     "endpoint": (True, announce),
     "service.json": (True, announce),
     "tls/server.pem": (True, tls.identity),
@@ -161,11 +166,40 @@ def test_without_the_fsync_it_does_not(what: str, tmp_path: Path, patch: pytest.
         check(disk, tmp_path / what, lasting)
 
 
+FRESH = [name for name in WRITES if name != "any"]
+
+
+@given(order=st.lists(st.sampled_from(FRESH), min_size=1, max_size=6), data=st.data())
+@examples(20, 300)
+def test_whatever_a_power_cut_leaves_the_next_start_reads(order: list[str], data: st.DataObject) -> None:
+    disk = Disk()
+    with tempfile.TemporaryDirectory() as place:
+        before, after = Path(place, "before"), Path(place, "after")
+        before.mkdir()
+        with pytest.MonkeyPatch.context() as patch:
+            disk.record(patch)
+            for what in order:
+                WRITES[what][1](before)
+        for name in sorted(disk.seen):  # what each may hold after a cut at some moment is independent of the others
+            left = data.draw(st.sampled_from(sorted(disk.seen[name], key=repr)))
+            target = after / Path(name).relative_to(before)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if left is not None and not target.name.startswith("."):
+                target.write_bytes(left)
+        after.mkdir(exist_ok=True)
+        assert len(root_folder.RootSecret(after)()) >= 43
+        assert tls._good(tls.identity(after))
+        records.read_task(after)
+        for record in ("node-0.json", "service.json", "manifest.json", "slurm.json", "stop.json"):
+            if (after / record).exists():
+                assert isinstance(json.loads((after / record).read_text()), dict)
+
+
 @pytest.mark.parametrize("text", ["", "\n", "short", "é" * 50, "x" * 42])
 def test_a_secret_that_is_none_is_refused_at_start(text: str, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(text)
     with pytest.raises(OSError, match="token holds no secret of at least 43 characters; remove the file"):
-        root_folder.token(tmp_path)
+        root_folder.RootSecret(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["ca.pem", "tls/server.pem", "tls/server.key"])

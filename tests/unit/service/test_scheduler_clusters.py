@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from batchhvd.service.scheduler.setup_task import AGAIN
 from tests.support.world import WORKSPACE, World
 
 
@@ -218,6 +219,63 @@ def test_a_node_whose_setup_fails_is_unusable_and_says_why(world: World) -> None
     world.resize(1)
     world.tick(2)
     assert world.counts() == {"idle": 1}  # the unusable one went first
+
+
+def cluster_errors(world: World) -> list[str]:
+    record = world.store.get(f"{WORKSPACE}/clusters/c")
+    assert record is not None
+    return [error["message"] for error in record.document["properties"].get("errors", [])]
+
+
+def test_nodes_whose_mount_was_missing_are_set_up_once_it_is_back(world: World) -> None:
+    share = world.root / "shares" / "acc" / "share"
+    share.rename(share.with_name("away"))
+    world.cluster(nodes=2, nodeSetup=SETUP)
+    world.job("j")
+    world.tick(3)
+    assert world.counts() == {"unusable": 2}
+    assert (
+        len(cluster_errors(world)) == 2
+        and "did not start: The account acc has no share share" in cluster_errors(world)[0]
+    )
+    world.tick(3, seconds=AGAIN)  # each try fails as the first one did, and says nothing new
+    assert world.counts() == {"unusable": 2} and len(cluster_errors(world)) == 2
+    share.with_name("away").rename(share)
+    world.tick(seconds=1)
+    assert world.counts() == {"unusable": 2}  # not at each tick
+    world.tick(seconds=AGAIN)
+    assert (world.counts(), cluster_errors(world)) == ({"preparing": 2}, [])
+    for task in world.engine.running():
+        world.engine.end(task.folder)
+    world.tick(2)
+    assert (world.counts(), world.state("j")) == ({"running": 1, "idle": 1}, "running")
+
+
+def test_a_node_whose_setup_was_lost_is_set_up_again_in_a_new_folder(world: World) -> None:
+    world.cluster(nodes=1, nodeSetup=SETUP)
+    world.tick(2)
+    (task,) = world.engine.running()
+    (Path(task.folder) / "old").touch()
+    world.engine.end(task.folder, "lost", reason="node", error="the runner was killed")
+    world.tick()
+    assert world.counts() == {"unusable": 1} and "the runner was killed" in cluster_errors(world)[0]
+    world.restart()  # which knows nothing of the last try
+    del world.engine.tasks[task.folder]
+    world.tick()
+    assert (world.counts(), cluster_errors(world)) == ({"preparing": 1}, [])
+    assert not (Path(task.folder) / "old").exists()
+    world.engine.end(task.folder)
+    world.tick(2)
+    assert world.counts() == {"idle": 1}
+
+
+def test_a_node_whose_setup_command_failed_is_not_set_up_again(world: World) -> None:
+    world.cluster(nodes=1, nodeSetup=SETUP)
+    world.tick(2)
+    (task,) = world.engine.running()
+    world.engine.end(task.folder, "failed", reason="preparation", error="the preparation ended with exit code 1")
+    world.tick(4, seconds=AGAIN)
+    assert world.counts() == {"unusable": 1} and len(world.engine.tasks) == 1
 
 
 def test_a_node_that_leaves_during_its_setup_ends_it(world: World) -> None:

@@ -218,6 +218,19 @@ def test_a_job_that_asks_for_retries_gets_as_many(world: World) -> None:
     assert attempts == ["3", "1", "2"]
 
 
+def test_a_job_that_ends_well_after_a_retry_keeps_its_history(world: World) -> None:
+    ready(world)
+    world.job("j", environmentVariables=[{"name": "BATCHHVD_RETRIES", "value": "1"}])
+    world.tick()
+    world.end("j", "failed", reason="rank", rank=0, exit_code=7, error="rank 0 ended with exit code 7")
+    world.tick(2)
+    world.end("j")
+    world.tick()
+    assert world.state("j") == "succeeded"
+    (error,) = world.info("j")["errors"]
+    assert {d["name"]: d["value"] for d in error["details"]}["ExitCode"] == "7"
+
+
 def test_a_job_whose_mount_went_away_says_which(world: World) -> None:
     ready(world)
     (world.root / "shares" / "acc" / "share").rmdir()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
+from batchhvd.service.store import doomed
 from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Store
 
@@ -91,7 +92,7 @@ def test_active_and_doomed_find_by_state(store: Store) -> None:
         store.put(f"/{name}", "jobs", "", {"properties": {"executionState": state, "provisioningState": "succeeded"}})
     store.put("/g", "groups", "", {"properties": {"provisioningState": "Deleting"}})
     assert [record.id for record in store.active()] == ["/a", "/c"]
-    assert [record.id for record in store.doomed()] == ["/g"]
+    assert [record.id for record in doomed.page(store)] == ["/g"]
 
 
 def job_of(store: Store) -> StoredJob:

@@ -10,6 +10,8 @@ import pytest
 from batchhvd.errors import SpecError
 from batchhvd.trainer import check
 from batchhvd.trainer.check.__main__ import main
+from batchhvd.trainer.check.codes import CODES
+from batchhvd.trainer.check.fix import fixed
 
 SCRIPTS = Path(__file__).parents[2] / "data" / "scripts"
 
@@ -62,7 +64,7 @@ print(model.evaluate(x, y))
 
 
 def kinds(text: str) -> list[tuple[str, int]]:
-    return [(finding.kind, finding.lines[0]) for finding in check.check(text)]
+    return [(finding.code, finding.lines[0]) for finding in check.check(text)]
 
 
 def without(part: str, instead: str = "") -> list[str]:
@@ -81,7 +83,7 @@ def test_our_own_scripts_have_no_finding() -> None:
 
 def test_the_printed_script_has_exactly_its_defects() -> None:
     found = check.check((SCRIPTS / "tutorial_2018.py.txt").read_text(encoding="utf-8"))
-    assert [(finding.kind, finding.lines) for finding in found] == [
+    assert [(finding.code, finding.lines) for finding in found] == [
         ("removed-api", (4,)),  # keras.preprocessing
         ("removed-api", (19,)),  # ConfigProto
         ("removed-api", (22,)),  # set_session
@@ -94,7 +96,6 @@ def test_the_printed_script_has_exactly_its_defects() -> None:
         ("removed-api", (72,)),  # decay
         ("broken-wrapper", (75,)),
         ("callbacks-not-passed", (82, 100, 135)),
-        ("removed-api", (91,)),  # a checkpoint's path ends in .keras
         ("bars-everywhere", (100, 135, 149)),
         ("removed-api", (135,)),  # fit_generator
         ("shared-path", (143,)),
@@ -154,9 +155,9 @@ def test_the_command_says_where_and_what(tmp_path: Path, capsys: pytest.CaptureF
     script = tmp_path / "mein skript ä.py"
     script.write_text(RIGHT.replace("hvd.init()\n", ""), encoding="utf-8")
     assert main([str(script)]) == 1
-    assert f"{script}:1: no-init: " in capsys.readouterr().out
+    assert f"{script}:1:1: no-init: " in capsys.readouterr().out
     assert main([str(script), "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)[0]["kind"] == "no-init"
+    assert json.loads(capsys.readouterr().out)[0]["code"] == "no-init"
     script.write_text(RIGHT, encoding="utf-8")
     assert main([str(script)]) == 0
 
@@ -167,3 +168,30 @@ def test_what_is_not_python_is_refused_with_its_place(tmp_path: Path, capsys: py
     assert (refused.value.line, refused.value.file) == (2, "old.py")
     assert main([str(tmp_path / "nowhere.py")]) == 2
     assert "cannot be read" in capsys.readouterr().err
+
+
+def test_the_page_lists_the_codes_as_they_are() -> None:
+    page = (Path(check.__file__).parents[3] / "docs/check.md").read_text(encoding="utf-8")
+    rows = [f"| `{code}` | {kind.meaning} | {kind.fixed or '–'} |" for code, kind in CODES.items()]
+    assert "\n".join(rows) in page and page.count("\n| `") == len(rows) + 4
+    assert list(CODES) == sorted(CODES)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import keras\nx = x.y\nprint(x.z)\n",
+        "import keras\na = b.c\nb = a.d\nprint(a.e(b))\n",
+        "import keras\nx = x(x)\nx.compile(x)\nx.fit(x)\n",
+        "import keras\n\n\ndef f(x=None):\n    print(x)\n    return f(f)\n\n\nf(f(1))\n",
+        "import keras\n\n\nclass A(A):\n    def save(self):\n        self.save()\n\n\nA().save()\n",
+    ],
+)
+def test_names_that_are_made_of_themselves_end(text: str) -> None:
+    assert "no-horovod" in [code for code, _ in kinds(text)]
+    assert fixed(text)
+
+
+def test_a_long_script_takes_no_longer_than_its_length() -> None:
+    lines = [f"x{number} = x{number - 1}.f(x{number - 1}, x{number - 2})" for number in range(2, 400)]
+    assert ("no-horovod", 1) in kinds("import keras\n" + "\n".join([*lines, "print(x399)"]) + "\n")

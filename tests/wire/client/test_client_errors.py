@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from batchhvd import (
     AccessDeniedError,
     BadRequestError,
     ConflictError,
+    EngineBusyError,
     EngineError,
     EngineMissingError,
     HorovodBrokenError,
@@ -32,7 +34,7 @@ from batchhvd import (
     UnavailableError,
     WaitTimeoutError,
 )
-from batchhvd.engines.base import load
+from batchhvd.engines.base import Task, load
 from batchhvd.errors import BatchHvdError
 from batchhvd.resources.file_entry import output_entry
 from batchhvd.service import drills
@@ -132,6 +134,17 @@ def drill_on_nothing(place: Any) -> None:
     drills.kill_rank(Path(place.group._connection.root), 7)
 
 
+def engine_busy(place: Any) -> None:
+    with TemporaryDirectory() as folder:
+        refuses = "cat > /dev/null; echo 'sbatch: error: Slurm controller in standby mode' >&2; exit 1"
+        for name in ("sbatch", "squeue"):
+            Path(folder, name).write_text(f"#!/bin/sh\n{refuses}\n")
+            Path(folder, name).chmod(0o755)
+        own = {"folder": f"{folder}/task", "logs": f"{folder}/logs"}
+        task = Task(name="x", launch="single", command="true", nodes=("a",), ranks=(1,), **own)  # type: ignore[arg-type]
+        load("slurm", bin=folder, wait=30).submit(task)
+
+
 def engine_missing(place: Any) -> None:
     load("slurm", bin="/nonexistent").nodes()
 
@@ -184,6 +197,7 @@ CASES: list[tuple[Callable[[Any], None], type[BatchHvdError], str, str]] = [
     (wrong_file, SpecError, "tutorial-4-nodes.json:", "AZURE_BATCHAI_STORAGE_ACCOUNT"),
     (engine_unknown, EngineError, "'slurp'", "processes"),
     (drill_on_nothing, EngineError, "rank 7", "job.explain()"),
+    (engine_busy, EngineBusyError, "standby mode", "at the moment"),
     (engine_missing, EngineMissingError, "sbatch", "apt-get install"),
     (horovod_missing, HorovodMissingError, "2 ranks", "-m batchhvd.trainer.install"),
     (horovod_broken, HorovodBrokenError, "Keras backend torch", "-m batchhvd.trainer.install"),

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from batchhvd.service.http import holding
 from batchhvd.service.http.holding import Holding
+from batchhvd.service.http.incoming import trust
 
 
 class Service:
@@ -17,10 +19,13 @@ class Service:
     def __init__(self) -> None:
         self.file, self.document = b"", b'{"state": "queued", "downloadUrl": "http://x/y?sig=%d"}'
         self.asked, self.over = 0, False
+        self.trusts = True
         self.bodies: list[bytes] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.asked += 1
+        if self.trusts:
+            trust(scope)
         self.bodies.append((await receive())["body"])
         if scope["path"] == "/file":
             await self._send(send, 206 if self.file else 416, b"application/octet-stream", self.file)
@@ -136,3 +141,22 @@ def test_a_header_that_is_no_number_is_ignored(wait: str) -> None:
     service = Service()
     assert "x-batchhvd-held" not in asyncio.run(ask(hold(service), "/file", wait=wait))[1]
     assert service.asked == 1
+
+
+def test_who_has_shown_no_credential_is_never_held() -> None:
+    service = Service()
+    service.trusts = False
+    started = time.monotonic()
+    tag = asyncio.run(ask(hold(service), "/document", wait="0"))[1]["x-batchhvd-tag"]
+    assert asyncio.run(ask(hold(service), "/document", wait="30", unless=tag))[0] == 200
+    assert asyncio.run(ask(hold(service), "/file", wait="30"))[0] == 416
+    assert time.monotonic() - started < 10 and service.asked == 3
+
+
+def test_nobody_is_held_for_longer_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holding, "HELD_SECONDS", 0.2)
+    service = Service()
+    tag = asyncio.run(ask(hold(service), "/document", wait="0"))[1]["x-batchhvd-tag"]
+    started = time.monotonic()
+    assert asyncio.run(ask(hold(service), "/document", wait="30", unless=tag))[0] == 200
+    assert time.monotonic() - started < 10

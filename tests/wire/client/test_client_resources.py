@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import subprocess
 import sys
 import time
@@ -39,11 +40,51 @@ def test_the_same_name_with_other_content_is_a_conflict(place: Any) -> None:
 
 def test_a_handle_asks_nobody_and_finds_what_is_there(session: Session, place: Any) -> None:
     handle = session.group(place.group.name).workspace("work").cluster("nodes")
-    assert (handle.state, handle.vm_size, handle.document) == ("", "", {})
+    assert repr(handle) == "Cluster('nodes', not read yet)" and "not read yet" in handle._repr_html_()
     assert handle == place.cluster and handle.id == place.cluster.id
     handle.refresh()
     assert (handle.state, handle.vm_size, handle.target, handle.nodes.total) == ("steady", "STANDARD_NC6", 2, 2)
     assert handle.priority == "dedicated"
+
+
+def test_a_handle_that_was_never_read_is_read_once(
+    session: Session, place: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = place.run("true").wait(timeout=60)
+    handles: list[tuple[Any, str, object]] = [
+        (session.group(place.group.name), "location", "eastus"),
+        (place.group.workspace("work"), "tags", {}),
+        (place.workspace.experiment("tries"), "provisioning", "succeeded"),
+        (place.workspace.cluster("nodes"), "nodes", place.cluster.refresh().nodes),
+        (place.experiment.job(job.name), "exit_code", 0),
+        (place.experiment.job(job.name), "spec", job.spec),
+        (place.experiment.job(job.name), "document", job.document),
+        (place.group.storage_account(place.share.account.name), "endpoint", place.share.account.endpoint),
+        (place.share.account.share(place.share.name), "quota", place.share.refresh().quota),
+    ]
+    reads: list[Any] = []
+
+    def counting(read: Any) -> Any:
+        def count(handle: Any) -> Any:
+            reads.append(handle)
+            return read(handle)
+
+        return count
+
+    for kind in {type(handle) for handle, *_ in handles}:
+        monkeypatch.setattr(kind, "_read", counting(kind._read))
+    for handle, field, expected in handles:
+        text = f"{handle!r} {handle._repr_html_()} {handle.id} {handle == place.group}"
+        assert reads == [] and f"{type(handle).__name__}({handle.name!r}, not read yet)" in text
+        assert not re.search("no nodes|=0|=None|state", text)
+        assert getattr(handle, field) == getattr(handle, field) == expected
+        assert reads == [handle] and handle.provisioning is not None and "not read" not in repr(handle)
+        reads.clear()
+    with pytest.raises(AttributeError, match="no attribute 'stat'"):
+        handles[0][0].stat  # noqa: B018
+    with pytest.raises(NotFoundError, match="job 'never' cannot be read"):
+        place.experiment.job("never").state  # noqa: B018
+    assert reads == [place.experiment.job("never")]
 
 
 def test_what_is_not_there(session: Session, place: Any) -> None:
@@ -155,7 +196,7 @@ def test_jobs(place: Any) -> None:
     assert "s3cret" not in str(job.document) + repr(job) + repr(job.spec)
     assert job.spec is not None and job.spec.environment == {"A": "ä b"}
     assert [found.state for found in place.experiment.jobs() if found == job] == ["succeeded"]
-    assert place.experiment.job(job.name).spec is None
+    assert place.experiment.job(job.name).spec == job.spec
 
 
 def test_output_directories(place: Any, tmp_path: Any) -> None:

@@ -81,7 +81,7 @@ def share(service: Service, request: pytest.FixtureRequest) -> Iterator[ShareCli
     client = service.share(f"share-{abs(hash(request.node.nodeid)) % 10**12}")
     client.create_share()
     yield client
-    client.delete_share()
+    client.delete_share(delete_snapshots="include-leased")
 
 
 @pytest.fixture

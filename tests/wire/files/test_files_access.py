@@ -88,7 +88,7 @@ def test_host_style_is_served_and_signed_like_path_style(
     url = f"http://{ACCOUNT}.file.core.windows.net:{service.url.rpartition(':')[2]}"
     client = ShareServiceClient(url, AzureNamedKeyCredential(ACCOUNT, KEY), **CLIENT)
     file = client.get_share_client(share.share_name).get_file_client("f ü+%.txt")
-    file.upload_file(b"by host", metadata={"a-b": "1", "ab": "2"})
+    file.upload_file(b"by host", metadata={"a_b": "1", "ab": "2"})
     assert (folder / "f ü+%.txt").read_bytes() == b"by host"
     assert file.download_file().readall() == b"by host"
     assert share.share_name in [found.name for found in client.list_shares()]
@@ -279,3 +279,11 @@ def test_a_refused_upload_leaves_the_connection_usable(service: Service, share: 
             assert answer.status_code == 403
             assert client.get(f"{share.url}?restype=share&{token}").status_code == 200
     assert list(folder.iterdir()) == []
+
+
+def test_without_the_control_plane_every_answer_is_confined_too(service: Service, share: ShareClient, web: Any) -> None:
+    share.get_file_client("f.html").upload_file(b"<script>")
+    token = service.files.sas(ACCOUNT, share.share_name, "f.html", "r", time.time() + 60)
+    for url in (f"{share.url}/f.html?{token}", f"{share.url}/f.html", f"{share.url}/none?{token}"):
+        headers = web.get(url).headers
+        assert (headers["content-security-policy"], headers["x-content-type-options"]) == ("sandbox", "nosniff")

@@ -13,7 +13,12 @@ from typing import Any
 
 from starlette.types import Message
 
+from batchhvd.errors import ServiceError
 from batchhvd.service.files.app import Files
+from batchhvd.service.files.protocol.headers import TABLE
+from batchhvd.service.files.protocol.permission import DEFAULT_KEY
+from batchhvd.service.files.protocol.request import Request, Target
+from batchhvd.service.files.route import find
 from tests.wire.files.conftest import ACCOUNT, KEYS
 from tests.wire.files.test_files_escape import everything
 
@@ -30,6 +35,17 @@ DATES = ["Tue, 12 Feb 2019 19:33:20 GMT", "x", "Tue, 99 Feb 2019 19:33:20 GMT", 
 SOURCES = [
     f"http://127.0.0.1/{ACCOUNT}/myshare/{name}" for name in ("a", "b", "dir", "link/secret", "%2e%2e/x", "", "pipe")
 ]
+ACCOUNTS_OWN = ("comp=list&", "restype=service")  # queries of operations on an account
+LEASE = "00000000-1111-2222-3333-444444444444"
+POLICIES = b"<SignedIdentifiers><SignedIdentifier><Id>a</Id></SignedIdentifier></SignedIdentifiers>"
+SETTINGS = (
+    b"<StorageServiceProperties><Cors><CorsRule><AllowedOrigins>*</AllowedOrigins><AllowedMethods>GET</AllowedMethods>"
+    b"<AllowedHeaders>*</AllowedHeaders><ExposedHeaders>*</ExposedHeaders><MaxAgeInSeconds>5</MaxAgeInSeconds>"
+    b"</CorsRule></Cors></StorageServiceProperties>"
+)
+BODIES = [b"", b"x", bytes(512), bytes((4 << 20) + 1), b"<a>", b"<SignedIdentifiers/>", b"[", b'{"permission": 1}',
+          b"<!DOCTYPE a [<!ENTITY b 'c'>]><SignedIdentifiers>&b;</SignedIdentifiers>", POLICIES[:-9], SETTINGS,
+          b"<?xml version='1.0' encoding='nonsense'?><SignedIdentifiers/>", b"\xff\xfe<"]  # fmt: skip
 # What each operation takes when all is well, and its body.
 SOUND = [
     ("PUT", "restype=share", {"x-ms-share-quota": "5"}, b""),
@@ -49,6 +65,7 @@ SOUND = [
                            "x-ms-source-range": "bytes=3-7"}, b""),
     ("GET", "comp=rangelist", {}, b""),
     ("GET", "", {"x-ms-range": "bytes=1-3"}, b""),
+    ("GET", "", {"x-ms-range": "bytes=99999-"}, b""),
     ("GET", "", {}, b""),
     ("HEAD", "", {}, b""),
     ("PUT", "comp=metadata", {"x-ms-meta-a": "1"}, b""),
@@ -56,6 +73,21 @@ SOUND = [
     ("PUT", "comp=rename", {"x-ms-file-rename-source": SOURCES[0], "x-ms-file-rename-replace-if-exists": "true"}, b""),
     ("PUT", "", {"x-ms-copy-source": SOURCES[1]}, b""),
     ("DELETE", "", {}, b""),
+    ("PUT", "restype=share&comp=snapshot", {}, b""),
+    ("PUT", "restype=share&comp=lease", {"x-ms-lease-action": "acquire", "x-ms-proposed-lease-id": LEASE}, b""),
+    ("PUT", "comp=lease", {"x-ms-lease-action": "acquire", "x-ms-proposed-lease-id": LEASE}, b""),
+    ("PUT", "comp=lease", {"x-ms-lease-action": "break"}, b""),
+    ("GET", "restype=share&comp=acl", {}, b""),
+    ("PUT", "restype=share&comp=acl", {}, POLICIES),
+    ("PUT", "restype=share&comp=filepermission", {}, b'{"permission": "O:SYG:SYD:(A;;FA;;;SY)"}'),
+    ("GET", "restype=share&comp=filepermission", {"x-ms-file-permission-key": DEFAULT_KEY}, b""),
+    ("PUT", "restype=share&comp=undelete", {"x-ms-deleted-share-name": "other-share",
+                                            "x-ms-deleted-share-version": "01DC60A1B2C3D4E5"}, b""),
+    ("DELETE", "restype=share", {"x-ms-delete-snapshots": "include-leased"}, b""),
+    ("GET", "comp=list&include=metadata,snapshots,deleted", {}, b""),
+    ("PUT", "restype=service&comp=properties", {}, SETTINGS),
+    ("GET", "restype=service&comp=properties", {"origin": "http://a.example"}, b""),
+    ("GET", "comp=listhandles", {}, b""),
 ]  # fmt: skip
 WRONG = {
     "x-ms-type": ["directory", ""], "x-ms-content-length": NUMBERS, "x-ms-range": RANGES, "range": RANGES,
@@ -64,6 +96,14 @@ WRONG = {
     "x-ms-file-rename-source": SOURCES, "x-ms-file-creation-time": TIMES, "x-ms-file-last-write-time": TIMES,
     "x-ms-content-type": ["é"], "x-ms-range-get-content-md5": ["true", "x"], "x-ms-structured-body": ["x"],
     "if-match": ["*", '"x"'], "if-none-match": ["*", '"x"'], "if-modified-since": DATES, "if-unmodified-since": DATES,
+    "x-ms-lease-id": [LEASE, LEASE[::-1], "x"], "x-ms-lease-action": ["renew", "change", "release", "break", "x"],
+    "x-ms-lease-duration": ["-1", "15", "61", "x"], "x-ms-lease-break-period": NUMBERS,
+    "x-ms-file-attributes": ["ReadOnly|Hidden", "None", "x", "|"], "x-ms-file-change-time": TIMES,
+    "x-ms-file-permission": ["inherit", "O:SY", "abc", "AQAUhA=="], "x-ms-file-permission-format": ["binary", "x"],
+    "x-ms-file-permission-key": [DEFAULT_KEY, "1*2", "preserve"], "x-ms-access-tier": ["Hot", "Premium", "x"],
+    "x-ms-content-crc64": ["AAAAAAAAAAA=", "x"], "x-ms-source-content-crc64": ["AAAAAAAAAAA=", "x"],
+    "x-ms-enabled-protocols": ["SMB", "NFS"], "x-ms-delete-snapshots": ["include", "x"],
+    "x-ms-allow-trailing-dot": ["false", "x"], "x-ms-recursive": ["true"], "origin": ["http://a.example", "é"],
     "x-ms-version": ["9999-99-99", "é"], "host": ["x.file.core.windows.net", "otheraccount.file.x", "é"],
 }  # fmt: skip
 
@@ -88,9 +128,11 @@ class Chance:
             if named
             else "/".join(choose(PARTS) if rarely() else choose(["a", "b", "dir"]) for _ in range(choose([1, 1, 2])))
         )
-        share = choose(["other-share", "..", "Bad", ""]) if rarely() or named else "myshare"
+        share = choose(["other-share"] * 9 + ["..", "Bad", ""]) if rarely() or named else "myshare"
+        if query.startswith(ACCOUNTS_OWN):
+            share = path = ""
         headers = {"host": "127.0.0.1", **headers}
-        for name in self._random.sample(sorted(WRONG), choose([0, 0, 1, 1, 3])):
+        for name in self._random.sample(self._names(method, path, query, headers), choose([0, 0, 1, 1, 3])):
             headers[name] = choose(WRONG[name])
         if rarely():
             query += (
@@ -101,7 +143,19 @@ class Chance:
             "raw_path": f"/{ACCOUNT}/{share}/{path}".encode(), "query_string": f"{query}&{everything()}".encode(),
             "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers.items()],
         }  # fmt: skip
-        return scope, choose([b"", b"x", bytes(512), bytes((4 << 20) + 1)]) if rarely() else body
+        return scope, choose(BODIES) if rarely() else body
+
+    def _names(self, method: str, path: str, query: str, headers: dict[str, str]) -> list[str]:
+        """Returns names of headers to spoil: mostly those that the operation takes, as others end the request."""
+        target = Target(ACCOUNT, "" if query.startswith(ACCOUNTS_OWN) else "myshare", (path,))
+        target = target if path and target.share else Target(ACCOUNT, target.share)
+        asked = Request(method, target, "", dict(pair.partition("=")[::2] for pair in query.split("&")), headers)
+        try:
+            known = TABLE[find(asked).name]
+        except ServiceError:
+            return sorted(WRONG)
+        rest = [name for name in WRONG if name in known or not name.startswith(("x-ms-", "if-"))]
+        return sorted(WRONG) if self._random.random() < 0.1 else sorted(rest)
 
 
 async def ask(files: Files, scope: dict[str, Any], body: bytes) -> int:
@@ -145,7 +199,7 @@ def test_no_request_is_a_fault_of_the_service_or_gets_out(tmp_path: Path) -> Non
     root, outside = tmp_path / "Dateien ü", tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_bytes(b"secret")
-    files = Files(root, KEYS.get)
+    files = Files(root, KEYS.get, kept_days=1)
     seen: dict[int, int] = {}
 
     async def run() -> None:

@@ -147,8 +147,8 @@ def test_files_and_directories_are_not_taken_for_each_other(share: ShareClient, 
 def test_metadata_of_directories_and_the_roots_own(share: ShareClient) -> None:
     directory = share.get_directory_client("d")
     directory.create_directory()
-    directory.set_directory_metadata({"a": "1", "b-c": "2"})
-    assert directory.get_directory_properties().metadata == {"a": "1", "b-c": "2"}
+    directory.set_directory_metadata({"a": "1", "b_c": "2"})
+    assert directory.get_directory_properties().metadata == {"a": "1", "b_c": "2"}
     assert share.get_directory_client().get_directory_properties().metadata == {}
 
 

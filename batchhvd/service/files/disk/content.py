@@ -12,6 +12,9 @@ from contextlib import suppress
 _VECTORS = 1000  # pieces in one call to the system, which takes 1024
 _PUNCH_HOLE = 0x02 | 0x01  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 _PIECE = 4 << 20  # bytes read or cleared at a time
+_SECTOR = 512  # bytes of zeros, at a multiple of them, that count as a hole
+_ZEROS = bytes(_SECTOR)
+_TICK, _TICKS = 0.001, 30  # seconds to wait for the system's next tick, and how often; a tick takes up to 10 ms
 
 
 def stamp(fd: int, changed: int | None = None) -> None:
@@ -23,6 +26,20 @@ def stamp(fd: int, changed: int | None = None) -> None:
     about = os.fstat(fd)
     with suppress(PermissionError):  # we may write this file but do not own it: the system's tick must do
         os.utime(fd, ns=(about.st_atime_ns, time.time_ns() if changed is None else changed))
+
+
+def touch(fd: int, before: os.stat_result, written: int) -> os.stat_result:
+    """Sets a file's or directory's time of last write and returns what the system knows of it then.
+
+    Its time of change, and so its ETag, is another one than before, if need be after the system's next tick.
+    """
+    for _ in range(_TICKS):
+        stamp(fd, written)
+        about = os.fstat(fd)
+        if (about.st_mtime_ns, about.st_ctime_ns) != (before.st_mtime_ns, before.st_ctime_ns):
+            return about
+        time.sleep(_TICK)
+    return about
 
 
 def data(fd: int, first: int, last: int) -> Iterator[tuple[int, int]]:

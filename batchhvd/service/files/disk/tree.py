@@ -46,6 +46,12 @@ class Spot:
         """The path as one string."""
         return "/".join(self.names)
 
+    def parent_id(self) -> int:
+        """Returns the id of the directory that holds the entry, 0 for the root's."""
+        if self.name != ".":
+            return os.fstat(self.fd).st_ino
+        return os.stat("..", dir_fd=self.fd).st_ino if self.names else 0
+
     def stat(self) -> os.stat_result:
         """Returns what the system knows of the entry; a link is not followed."""
         return os.stat(self.name, dir_fd=self.fd, follow_symlinks=False)
@@ -73,9 +79,19 @@ def spot(share: Path, names: Sequence[str], *, follow: bool = False) -> Iterator
 
 @contextmanager
 def directory(share: Path, names: Sequence[str]) -> Iterator[Spot]:
-    """Opens a directory; raises OSError if it is missing or not a directory, ServiceError if the share is missing."""
+    """Opens a directory.
+
+    Raises:
+        OSError: it is missing or not a directory.
+        ServiceError: its parent or the share is missing.
+    """
     with _Walk(share) as walk:
-        walk.descend(names)
+        if names:
+            try:
+                walk.descend(names[:-1])
+            except (FileNotFoundError, NotADirectoryError):
+                raise refusal("ParentNotFound") from None
+        walk.descend(names[-1:])
         yield Spot(walk.fd, ".", tuple(walk.names))
 
 
@@ -99,16 +115,21 @@ def open_file(place: Spot, flags: int = os.O_RDONLY) -> int:
     raise refusal("ResourceNotFound", "What has this name is not a file.")
 
 
-def look(share: Path, parent: Spot, entry: os.DirEntry[str]) -> os.stat_result | None:
-    """Returns what a listing shows for an entry: file, directory, for a link what it leads to; None for the rest."""
+def look(share: Path, parent: Spot, name: str) -> tuple[os.stat_result | None, bool]:
+    """Returns what a listing shows for an entry, and whether it is a link.
+
+    That is a file, a directory, or for a link what it leads to; None for the rest.
+    """
+    is_link = False
     try:
-        about = entry.stat(follow_symlinks=False)
-        if stat.S_ISLNK(about.st_mode):
-            with spot(share, (*parent.names, entry.name), follow=True) as place:
+        about = os.stat(name, dir_fd=parent.fd, follow_symlinks=False)
+        is_link = stat.S_ISLNK(about.st_mode)
+        if is_link:
+            with spot(share, (*parent.names, name), follow=True) as place:
                 about = place.stat()
     except (OSError, ServiceError):  # deleted since the directory was read, or a link that leads nowhere or out
-        return None
-    return about if stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode) else None
+        return None, is_link
+    return (about if stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode) else None), is_link
 
 
 class _Walk:
@@ -208,4 +229,5 @@ class _Walk:
         try:
             return os.open(self._share, _DIRECTORY)
         except (FileNotFoundError, NotADirectoryError):
-            raise refusal("ShareNotFound") from None
+            # A snapshot's directory is named like its time.
+            raise refusal("ShareSnapshotNotFound" if self._share.name[-1:] == "Z" else "ShareNotFound") from None

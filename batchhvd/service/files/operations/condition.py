@@ -5,24 +5,34 @@ from __future__ import annotations
 import os
 from email.utils import parsedate_to_datetime
 
-from batchhvd.service.files.operations.properties import etag
+from batchhvd.service.files.disk.sidecar import Facts
+from batchhvd.service.files.disk.tag import etag
 from batchhvd.service.files.protocol.refusal import refusal
 from batchhvd.service.files.protocol.request import Request
 
 
-def check_conditions(request: Request, about: os.stat_result | None) -> bool:
-    """Refuses a request whose condition does not hold; False if a read would send what the client has already."""
-    tag = etag(about) if about else ""
+def check_conditions(
+    request: Request, about: os.stat_result | None, facts: Facts | None = None, prefix: str = ""
+) -> bool:
+    """Refuses a request whose condition does not hold; False if a read would send what the client has already.
+
+    Args:
+        request: the request.
+        about: what the system knows of the file, None if there is none.
+        facts: what is noted of it.
+        prefix: of the headers' names: those with ``x-ms-source-`` are about the source of a copy.
+    """
+    tag = etag(about, facts) if about else ""
     seconds = int(about.st_mtime) if about else 0
-    wanted, unwanted = request.header("if-match"), request.header("if-none-match")
+    wanted, unwanted = request.header(f"{prefix}if-match"), request.header(f"{prefix}if-none-match")
     if wanted and not _matches(wanted, tag):
         raise refusal("ConditionNotMet")
-    since = request.header("if-unmodified-since")
+    since = request.header(f"{prefix}if-unmodified-since")
     if since and not wanted and seconds > _date(since, "if-unmodified-since"):
         raise refusal("ConditionNotMet")
     if unwanted:
         return not _matches(unwanted, tag)
-    since = request.header("if-modified-since")
+    since = request.header(f"{prefix}if-modified-since")
     return not since or seconds > _date(since, "if-modified-since")
 
 

@@ -8,15 +8,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from email.utils import formatdate
 
+from batchhvd.errors import ServiceError
 from batchhvd.service.files.disk import content, tree
 from batchhvd.service.files.disk.disk import Disk
 from batchhvd.service.files.disk.sidecar import Facts
-from batchhvd.service.files.operations.condition import check_write
-from batchhvd.service.files.operations.file import enter, noted
+from batchhvd.service.files.operations.condition import check_conditions, check_write
+from batchhvd.service.files.operations.file import enter
+from batchhvd.service.files.operations.properties import content as content_headers
 from batchhvd.service.files.operations.properties import written
+from batchhvd.service.files.operations.range import check_may_write
+from batchhvd.service.files.operations.smb import note_smb, written_at
+from batchhvd.service.files.protocol import crc64
 from batchhvd.service.files.protocol.byte_range import RANGE_BYTES, asked, bounds
-from batchhvd.service.files.protocol.refusal import refusal
-from batchhvd.service.files.protocol.request import Request, Target
+from batchhvd.service.files.protocol.permission import DEFAULT_KEY
+from batchhvd.service.files.protocol.refusal import CopySourceError, refusal
+from batchhvd.service.files.protocol.request import Request, Target, md5
 from batchhvd.service.files.protocol.response import Response
 
 
@@ -25,10 +31,47 @@ def copy(disk: Disk, request: Request) -> Response:
     share, names = disk.share(request.target), request.target.names
     with _source(disk, request.origin()) as (fd, facts), tree.spot(share, names) as place, disk.stage() as staged:
         content.copy(fd, staged.fd)
-        content.stamp(staged.fd)
+        content.stamp(staged.fd, _time(request, fd))
         receipt = _receipt(request, staged.fd)
-        about = enter(disk, request, place, staged, {**facts, **_said(request), "copy": receipt})
-    return Response(202, {**written(about), **{name: receipt[name] for name in ("x-ms-copy-id", "x-ms-copy-status")}})
+        new = _copied(disk, request, facts, receipt)
+        ignore = request.header("x-ms-file-copy-ignore-readonly").lower() == "true"
+        headers = enter(disk, request, place, staged, new, ignore_read_only=ignore)
+    return Response(202, {**headers, **{name: receipt[name] for name in ("x-ms-copy-id", "x-ms-copy-status")}})
+
+
+def _time(request: Request, fd: int) -> int | None:
+    """Returns the time of last write that is the source's, if the request wants that one."""
+    asked_for = request.header("x-ms-file-last-write-time").lower()
+    return os.fstat(fd).st_mtime_ns if asked_for == "source" else None
+
+
+def _copied(disk: Disk, request: Request, source: Facts, receipt: dict[str, str]) -> Facts:
+    """Returns what is noted of the copy: what the request says; the source's own facts stand for the rest."""
+    kept: Facts = {"metadata": source.get("metadata", {}), "content": source.get("content", {}), "copy": receipt}
+    kept["created"], kept["attributes"] = source.get("created"), source.get("attributes", "")
+    if _takes_permission(request) and source.get("permission"):
+        kept["permission"] = source["permission"]
+    note_smb(disk, request, kept)
+    if request.header("x-ms-file-copy-set-archive").lower() == "true":
+        words = [word for word in kept.get("attributes", "").split("|") if word and word != "Archive"]
+        kept["attributes"] = "|".join([*words, "Archive"])
+    kept["metadata"] = request.metadata() or kept["metadata"]
+    kept["content"] = content_headers(request) or kept["content"]
+    _bring_permission(disk, request, kept)
+    return kept
+
+
+def _takes_permission(request: Request) -> bool:
+    return request.header("x-ms-file-permission-copy-mode").lower() != "override"
+
+
+def _bring_permission(disk: Disk, request: Request, facts: Facts) -> None:
+    """Keeps the source's permission in the share of the copy too."""
+    key, origin = facts.get("permission", ""), request.origin()
+    if key and key != DEFAULT_KEY:
+        text = disk.sidecar.permission(disk.key(Target(origin.account, origin.share)), key)
+        if text is not None:
+            disk.sidecar.keep_permission(disk.key(request.target), key, text)
 
 
 def put_from_url(disk: Disk, request: Request) -> Response:
@@ -38,17 +81,20 @@ def put_from_url(disk: Disk, request: Request) -> Response:
         raise refusal("InvalidHeaderValue", "Both ranges must name first and last byte and have the same length.")
     if part[1] - part[0] >= RANGE_BYTES:
         raise refusal("RequestBodyTooLarge")
-    with _source(disk, request.origin()) as (origin, _):
-        if bounds(part, os.fstat(origin).st_size) != part:
-            raise refusal("InvalidRange", "It lies outside the source.")
-        body = os.pread(origin, part[1] - part[0] + 1, part[0])
-    with tree.file(disk.share(request.target), request.target.names, os.O_RDWR) as (fd, _):
-        check_write(request, os.fstat(fd))
-        if into[1] >= os.fstat(fd).st_size:
+    if request.size:
+        raise refusal("InvalidHeaderValue", "The content comes from x-ms-copy-source; the body must be empty.")
+    _check_signed(request)
+    body = _source_bytes(disk, request, part)
+    with tree.file(disk.share(request.target), request.target.names, os.O_RDWR) as (fd, place):
+        about = os.fstat(fd)
+        check_write(request, about)
+        check_may_write(disk, request, place.path, about)
+        if into[1] >= about.st_size:
             raise refusal("InvalidRange", "Set the file's size first.")
+        disk.check_quota(request.target, len(body))
         content.write(fd, [body], into[0])
-        content.stamp(fd)
-        return Response(201, written(os.fstat(fd)))
+        content.stamp(fd, written_at(request, about.st_mtime_ns))
+        return Response(201, {**written(os.fstat(fd)), "x-ms-request-server-encrypted": "true"})
 
 
 def abort(disk: Disk, request: Request) -> Response:
@@ -56,22 +102,57 @@ def abort(disk: Disk, request: Request) -> Response:
     raise refusal("NoPendingCopyOperation")
 
 
+def _check_signed(request: Request) -> None:
+    """Refuses a source without a link of its own, as Azure does: the request's key does not open it."""
+    if "sig=" not in request.header("x-ms-copy-source").partition("?")[2]:
+        raise CopySourceError(
+            "The source of the copy cannot be read: its URL carries no link. Append one that permits reading.",
+            status=401,
+            code="CannotVerifyCopySource",
+            source_status=401,
+            source_code="NoAuthenticationInformation",
+        )
+
+
+def _source_bytes(disk: Disk, request: Request, part: tuple[int, int]) -> bytes:
+    with _source(disk, request.origin()) as (origin, facts):
+        about = os.fstat(origin)
+        _check_source_conditions(request, about, facts)
+        if bounds(part, about.st_size) != part:
+            raise refusal("InvalidRange", "It lies outside the source.")
+        body = os.pread(origin, part[1] - part[0] + 1, part[0])
+    _check_source_sums(request, body)
+    return body
+
+
+def _check_source_conditions(request: Request, about: os.stat_result, facts: Facts) -> None:
+    try:
+        holds = check_conditions(request, about, facts, "x-ms-source-")
+    except ServiceError as error:
+        holds = error.code != "ConditionNotMet"
+        if holds:
+            raise
+    if not holds:
+        raise refusal("SourceConditionNotMet")
+
+
+def _check_source_sums(request: Request, body: bytes) -> None:
+    """Refuses bytes of the source that do not have the checksums that the request names."""
+    names = ("content-md5", "content-crc64", "if-match-crc64", "if-none-match-crc64")
+    plain, promised, wanted, unwanted = (request.header(f"x-ms-source-{name}") for name in names)
+    if plain and md5([body]) != plain:
+        raise refusal("Md5Mismatch", "It is about the source.")
+    found = crc64.encoded([body]) if promised or wanted or unwanted else ""
+    if promised and found != promised:
+        raise refusal("Crc64Mismatch", "It is about the source.")
+    if (wanted and found != wanted) or (unwanted and found == unwanted):
+        raise refusal("SourceConditionNotMet")
+
+
 @contextmanager
 def _source(disk: Disk, source: Target) -> Iterator[tuple[int, Facts]]:
     with tree.file(disk.share(source), source.names) as (fd, place):
         yield fd, disk.facts(source, place.path, os.fstat(fd))
-
-
-def _said(request: Request) -> Facts:
-    """Returns what a request says about the copy; the source's own facts stand for the rest."""
-    noted_now, said = noted(request), Facts()
-    if noted_now["metadata"]:
-        said["metadata"] = noted_now["metadata"]
-    if noted_now["content"]:
-        said["content"] = noted_now["content"]
-    if noted_now["created"]:
-        said["created"] = noted_now["created"]
-    return said
 
 
 def _receipt(request: Request, fd: int) -> dict[str, str]:

@@ -4,70 +4,78 @@ from __future__ import annotations
 
 import os
 import stat
-from email.utils import formatdate
 
 from batchhvd.service.files.disk import tree
+from batchhvd.service.files.disk.content import stamp, touch
 from batchhvd.service.files.disk.disk import Disk
 from batchhvd.service.files.disk.sidecar import Facts
-from batchhvd.service.files.disk.tree import Spot
-from batchhvd.service.files.operations.properties import (
-    attributes,
-    described,
-    etag,
-    metadata,
-    time_in,
-    timestamps,
-    written,
-)
-from batchhvd.service.files.protocol import xml
-from batchhvd.service.files.protocol.listing import PAGE, asked, endpoint, following, mark
+from batchhvd.service.files.operations.properties import described, metadata, read_headers, written
+from batchhvd.service.files.operations.smb import note_smb, said_change, written_at
 from batchhvd.service.files.protocol.refusal import refusal
 from batchhvd.service.files.protocol.request import Request
-from batchhvd.service.files.protocol.response import Response, xml_response
+from batchhvd.service.files.protocol.response import Response
 
 
 def create(disk: Disk, request: Request) -> Response:
     """Creates one directory; its parent must exist."""
     if not request.target.names:
         raise refusal("ResourceAlreadyExists", "Every share has its root.")
-    facts = Facts(metadata=request.metadata(), created=time_in(request, "x-ms-file-creation-time"))
+    facts = Facts(metadata=request.metadata())
+    note_smb(disk, request, facts)
     with tree.spot(disk.share(request.target), request.target.names) as place:
         os.mkdir(place.name, dir_fd=place.fd)
+        if request.header("x-ms-file-last-write-time"):
+            _set_time(place.fd, place.name, request)
         about = place.stat()
+        facts["changed"] = said_change(request, about)
         disk.note(request.target, place.path, about, facts)
-    return Response(201, described(about, facts))
+        return Response(201, described(about, facts, place.parent_id()))
+
+
+def _set_time(parent: int, name: str, request: Request) -> None:
+    fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        stamp(fd, written_at(request, os.fstat(fd).st_mtime_ns))
+    finally:
+        os.close(fd)
 
 
 def properties(disk: Disk, request: Request) -> Response:
-    """Returns a directory's times and metadata."""
+    """Returns a directory's times, attributes, permission and metadata."""
     with tree.directory(disk.share(request.target), request.target.names) as place:
         about = place.stat()
-        facts = disk.facts(request.target, place.path, about)
-    return Response(200, {**described(about, facts), **metadata(facts)})
+        facts = disk.facts(request.target, noted_path(place.path), about)
+        return Response(200, {"x-ms-type": "Directory", **read_headers(about, facts, place.parent_id())})
+
+
+def read_metadata(disk: Disk, request: Request) -> Response:
+    """Returns only a directory's metadata."""
+    with tree.directory(disk.share(request.target), request.target.names) as place:
+        about = place.stat()
+        facts = disk.facts(request.target, noted_path(place.path), about)
+    return Response(200, {**written(about, facts), **metadata(facts)})
 
 
 def set_properties(disk: Disk, request: Request) -> Response:
-    """Sets a directory's times."""
-    with tree.directory(disk.share(request.target), request.target.names) as place:
-        about = place.stat()
-        made, changed = time_in(request, "x-ms-file-creation-time"), time_in(request, "x-ms-file-last-write-time")
-        facts = disk.facts(request.target, place.path, about)
-        if made is not None:
-            facts["created"] = made
-            disk.note(request.target, place.path, about, facts)
-        if changed is not None:
-            os.utime(place.fd, ns=(about.st_atime_ns, changed))
-        about = place.stat()
-    return Response(200, described(about, facts))
+    """Sets a directory's times, attributes and permission."""
+    with tree.directory(disk.share(request.target), request.target.names) as place, disk.noting():
+        before = place.stat()
+        facts = disk.facts(request.target, noted_path(place.path), before)
+        note_smb(disk, request, facts)
+        about = touch(place.fd, before, written_at(request, before.st_mtime_ns, "preserve"))
+        facts["changed"] = said_change(request, about)
+        disk.note(request.target, noted_path(place.path), about, facts)
+        return Response(200, described(about, facts, place.parent_id()))
 
 
 def set_metadata(disk: Disk, request: Request) -> Response:
     """Replaces a directory's metadata."""
-    with tree.directory(disk.share(request.target), request.target.names) as place:
-        about = place.stat()
-        facts = disk.facts(request.target, place.path, about)
-        disk.note(request.target, place.path, about, {**facts, "metadata": request.metadata()})
-    return Response(200, written(about))
+    said = request.metadata()
+    with tree.directory(disk.share(request.target), request.target.names) as place, disk.noting():
+        before = place.stat()
+        facts = disk.facts(request.target, noted_path(place.path), before)
+        disk.note(request.target, noted_path(place.path), before, {**facts, "metadata": said})
+        return Response(200, written(touch(place.fd, before, before.st_mtime_ns)))
 
 
 def delete(disk: Disk, request: Request) -> Response:
@@ -82,38 +90,6 @@ def delete(disk: Disk, request: Request) -> Response:
     return Response(202)
 
 
-def list_entries(disk: Disk, request: Request) -> Response:
-    """Lists what is directly in a directory."""
-    query = request.query
-    with tree.directory(disk.share(request.target), request.target.names) as place, os.scandir(place.fd) as entries:
-        found = {entry.name: entry for entry in entries}
-        names = following(found, query.get("prefix", ""), query.get("marker", ""))
-        page = names[: request.count("maxresults", PAGE, PAGE)]
-        items = [_item(disk, request, place, found[name]) for name in page]
-    marker = mark(page[-1]) if len(names) > len(page) else ""
-    return xml_response(xml.listing("Entries", items, marker, asked(query), **_place(request)))
-
-
-def _item(disk: Disk, request: Request, place: Spot, entry: os.DirEntry[str]) -> str:
-    """Returns an entry's element, or "" if it is neither a file nor a directory.
-
-    A link shows as the file that it leads to. One that leads to a directory is left out: otherwise a client that copies
-    or deletes a tree would walk in circles, or empty the directory that the link names.
-    """
-    about = tree.look(disk.share(request.target), place, entry)
-    if about is None or (stat.S_ISDIR(about.st_mode) and entry.is_symlink()):
-        return ""
-    include = request.query.get("include", "").lower().split(",")
-    kind = "Directory" if stat.S_ISDIR(about.st_mode) else "File"
-    told: dict[str, object] = {"Content-Length": about.st_size} if kind == "File" else {}
-    if "timestamps" in include:
-        facts = disk.facts(request.target, "/".join([*place.names, entry.name]), about)
-        told |= {**timestamps(about, facts), "Last-Modified": formatdate(about.st_mtime, usegmt=True)}
-    if "etag" in include:
-        told["Etag"] = etag(about)
-    return xml.entry(kind, entry.name, about.st_ino, told, attributes(about) if "attributes" in include else "")
-
-
-def _place(request: Request) -> dict[str, str]:
-    target = request.target
-    return {"ServiceEndpoint": endpoint(request), "ShareName": target.share, "DirectoryPath": target.path}
+def noted_path(path: str) -> str:
+    """Returns the path under which a directory is noted: the root's own notes are not the share's."""
+    return path or "/"

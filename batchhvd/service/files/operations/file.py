@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
 import stat
+from contextlib import nullcontext
 
 from batchhvd.service.files.disk import tree
-from batchhvd.service.files.disk.content import stamp, write
+from batchhvd.service.files.disk.content import stamp, touch, write
 from batchhvd.service.files.disk.disk import Disk, Staged
 from batchhvd.service.files.disk.sidecar import Facts
 from batchhvd.service.files.disk.tree import Spot
-from batchhvd.service.files.operations.condition import check_conditions, check_write
-from batchhvd.service.files.operations.properties import content, described, etag, overrides, shown, time_in, written
-from batchhvd.service.files.protocol.byte_range import RANGE_BYTES, asked, bounds
+from batchhvd.service.files.operations.condition import check_write
+from batchhvd.service.files.operations.lease import check_lease
+from batchhvd.service.files.operations.properties import content, described, written
+from batchhvd.service.files.operations.smb import is_read_only, note_smb, said_change, written_at
 from batchhvd.service.files.protocol.refusal import refusal
 from batchhvd.service.files.protocol.request import Request, TakesLong
-from batchhvd.service.files.protocol.response import Response, Stretch, error_response
+from batchhvd.service.files.protocol.response import Response
 
 _MOST = 4 << 40  # bytes in one file, as in Azure
 _SOON_FREED = 1 << 20  # bytes of a replaced file that the system frees in a moment
-_IN_MEMORY = 1 << 20  # answers up to this size are read before they begin
 
 
 def create(disk: Disk, request: Request) -> Response:
@@ -30,22 +29,22 @@ def create(disk: Disk, request: Request) -> Response:
     The file enters the share by a rename at its full size, so no reader ever sees half of it. Clients that have the old
     file of that name open go on reading and writing the old one.
     """
-    if request.required("x-ms-type").lower() != "file":
-        raise refusal("InvalidHeaderValue", "x-ms-type must be 'file'.")
+    request.required("x-ms-type")
     size = request.number("x-ms-content-length", most=_MOST)
     if request.size > size:
         raise refusal("InvalidHeaderValue", "The body is longer than x-ms-content-length.")
-    request.check_md5()
-    facts = noted(request)
-    with tree.spot(disk.share(request.target), _names(request)) as place, disk.stage() as staged:
+    facts = Facts(metadata=request.metadata(), content=content(request))
+    note_smb(disk, request, facts)
+    with tree.spot(disk.share(request.target), names_of(request)) as place, disk.stage() as staged:
         os.ftruncate(staged.fd, size)
         write(staged.fd, request.body, 0)
-        about = enter(disk, request, place, staged, facts)
-    return Response(201, described(about, facts))
+        return Response(201, enter(disk, request, place, staged, facts))
 
 
-def enter(disk: Disk, request: Request, place: Spot, staged: Staged, facts: Facts) -> os.stat_result:
-    """Puts a staged file into the share with its facts, and returns what the system knows of it."""
+def enter(
+    disk: Disk, request: Request, place: Spot, staged: Staged, facts: Facts, *, ignore_read_only: bool = False
+) -> dict[str, str]:
+    """Puts a staged file into the share with its facts, and returns the headers that describe it."""
     there = existing(place)
     check_write(request, there)
     if there and stat.S_ISDIR(there.st_mode):
@@ -55,99 +54,81 @@ def enter(disk: Disk, request: Request, place: Spot, staged: Staged, facts: Fact
     if there and not request.may_replace:
         raise refusal("AuthorizationPermissionMismatch", "It allows only new files, and this one exists.")
     disk.check_room(request.target, os.fstat(staged.fd).st_size - (there.st_size if there else 0))
-    changed = time_in(request, "x-ms-file-last-write-time")
-    if changed is not None:
-        os.utime(staged.fd, ns=(changed, changed))
-    disk.note(request.target, place.path, os.fstat(staged.fd), facts)  # before, so that no reader sees it without
-    return staged.enter(place)
+    if request.header("x-ms-file-last-write-time"):
+        stamp(staged.fd, written_at(request, os.fstat(staged.fd).st_mtime_ns))
+    with disk.noting(hurried=request.hurried) if there else nullcontext():
+        facts["lease"] = _replaced(disk, request, place, there, ignore_read_only).get("lease")
+        disk.note(request.target, place.path, os.fstat(staged.fd), facts)  # before, so that no reader sees it without
+        about = staged.enter(place)
+        facts["changed"] = said_change(request, about)
+        if facts["changed"]:
+            disk.note(request.target, place.path, about, facts)
+    return described(about, facts, place.parent_id())
 
 
-def read(disk: Disk, request: Request) -> Response:
-    """Sends a file or a range of it."""
-    with tree.spot(disk.share(request.target), _names(request), follow=True) as place:
-        fd = tree.open_file(place)
-    handed_over = False
-    try:
-        about = os.fstat(fd)
-        headers = shown(about, disk.facts(request.target, place.path, about)) | overrides(request.query)
-        answer = _content(request, fd, about, headers)
-        handed_over = isinstance(answer.body, Stretch)
-        return answer
-    finally:
-        if not handed_over:
-            os.close(fd)
-
-
-def properties(disk: Disk, request: Request) -> Response:
-    """Returns a file's size, times, content headers and metadata."""
-    with tree.file(disk.share(request.target), _names(request)) as (fd, place):
-        about = os.fstat(fd)
-        facts = disk.facts(request.target, place.path, about)
-    headers = {**shown(about, facts), **overrides(request.query)}
-    if not check_conditions(request, about):
-        return Response(304, written(about))
-    return Response(200, {**headers, "content-length": str(about.st_size), "accept-ranges": "bytes"})
-
-
-def read_metadata(disk: Disk, request: Request) -> Response:
-    """Returns only a file's metadata."""
-    answer = properties(disk, request)
-    told = {name: value for name, value in answer.headers.items() if name.startswith("x-ms-meta-")}
-    return Response(200, {**told, "etag": answer.headers["etag"], "last-modified": answer.headers["last-modified"]})
+def _replaced(disk: Disk, request: Request, place: Spot, there: os.stat_result | None, ignore_read_only: bool) -> Facts:
+    """Returns what is noted of the file that is replaced; refuses the request if that may not be."""
+    facts = disk.facts(request.target, place.path, there) if there else Facts()
+    check_lease(request, facts, disk.now(), needed=True)
+    if is_read_only(facts) and not ignore_read_only:
+        raise refusal("ReadOnlyAttribute")
+    return facts
 
 
 def set_properties(disk: Disk, request: Request) -> Response:
-    """Sets a file's size, its content headers, its times.
+    """Sets a file's size, its content headers, its times, attributes and permission.
 
     Content headers are replaced as a whole, but left alone if the request only sets the size.
     """
     size = request.number("x-ms-content-length", most=_MOST) if "x-ms-content-length" in request.headers else None
-    new, made = content(request), time_in(request, "x-ms-file-creation-time")
-    changed = time_in(request, "x-ms-file-last-write-time")
-    with tree.file(disk.share(request.target), _names(request), os.O_RDWR) as (fd, place):
+    new = content(request)
+    with tree.file(disk.share(request.target), names_of(request), os.O_RDWR) as (fd, place), disk.noting():
         about = os.fstat(fd)
-        check_write(request, about)
-        disk.check_room(request.target, (size or 0) - about.st_size)
         facts = disk.facts(request.target, place.path, about)
-        facts["created"] = made if made is not None else facts.get("created")
+        check_write(request, about)
+        check_lease(request, facts, disk.now(), needed=True)
+        if size is not None and size != about.st_size and is_read_only(facts):
+            raise refusal("ReadOnlyAttribute")
+        disk.check_room(request.target, (size or 0) - about.st_size)
+        note_smb(disk, request, facts)
         if new or size is None:
             facts["content"] = new
-        disk.note(request.target, place.path, about, facts)
-        if size is not None and size != about.st_size:
+        changes_size = size is not None and size != about.st_size
+        moment = written_at(request, about.st_mtime_ns, "preserve")
+        if size is not None and changes_size:
             os.ftruncate(fd, size)
-        stamp(fd, changed)
-        about = os.fstat(fd)
-    return Response(200, described(about, facts))
+        about = touch(fd, about, moment)
+        facts["changed"] = said_change(request, about)
+        disk.note(request.target, place.path, about, facts)
+        return Response(200, described(about, facts, place.parent_id()))
 
 
 def set_metadata(disk: Disk, request: Request) -> Response:
     """Replaces a file's metadata."""
-    with tree.file(disk.share(request.target), _names(request)) as (fd, place):
+    said = request.metadata()
+    with tree.file(disk.share(request.target), names_of(request)) as (fd, place), disk.noting():
         about = os.fstat(fd)
-        check_write(request, about)
         facts = disk.facts(request.target, place.path, about)
-        disk.note(request.target, place.path, about, {**facts, "metadata": request.metadata()})
-        stamp(fd, about.st_mtime_ns)
-        about = os.fstat(fd)
-    return Response(200, written(about))
+        check_write(request, about)
+        check_lease(request, facts, disk.now(), needed=True)
+        disk.note(request.target, place.path, about, {**facts, "metadata": said})
+        return Response(200, written(touch(fd, about, about.st_mtime_ns)))
 
 
 def delete(disk: Disk, request: Request) -> Response:
     """Deletes a file, or a link itself."""
-    with tree.spot(disk.share(request.target), _names(request)) as place:
+    with tree.spot(disk.share(request.target), names_of(request)) as place:
         about = place.stat()
+        facts = disk.facts(request.target, place.path, about)
         check_write(request, about)
         if stat.S_ISDIR(about.st_mode):
             raise refusal("ResourceTypeMismatch", "It is a directory.")
+        check_lease(request, facts, disk.now(), needed=True)
+        if is_read_only(facts):
+            raise refusal("ReadOnlyAttribute")
         os.unlink(place.name, dir_fd=place.fd)
         disk.forget(request.target, place.path)
     return Response(202)
-
-
-def noted(request: Request) -> Facts:
-    """Returns what a request that creates a file says about it beyond what the disk holds."""
-    made = time_in(request, "x-ms-file-creation-time")
-    return {"metadata": request.metadata(), "content": content(request), "created": made}
 
 
 def existing(place: Spot) -> os.stat_result | None:
@@ -158,41 +139,8 @@ def existing(place: Spot) -> os.stat_result | None:
         return None
 
 
-def _names(request: Request) -> tuple[str, ...]:
+def names_of(request: Request) -> tuple[str, ...]:
+    """Returns the path of a file; refuses the root."""
     if not request.target.names:
         raise refusal("InvalidResourceName", "The path names the share's root, not a file.")
     return request.target.names
-
-
-def _content(request: Request, fd: int, about: os.stat_result, headers: dict[str, str]) -> Response:
-    if not check_conditions(request, about):
-        return Response(304, written(about))
-    part = asked(request)
-    headers["accept-ranges"] = "bytes"
-    if part is None:
-        return _body(fd, 200, 0, about.st_size, headers, request)
-    span = bounds(part, about.st_size)
-    if span is None:
-        return error_response(
-            refusal("InvalidRange"), {"content-range": f"bytes */{about.st_size}", "etag": etag(about)}
-        )
-    first, last = span
-    if "content-md5" in headers:
-        headers["x-ms-content-md5"] = headers.pop("content-md5")  # it is the whole file's
-    headers["content-range"] = f"bytes {first}-{last}/{about.st_size}"
-    return _body(fd, 206, first, last - first + 1, headers, request)
-
-
-def _body(fd: int, status: int, start: int, length: int, headers: dict[str, str], request: Request) -> Response:
-    checked = request.header("x-ms-range-get-content-md5").lower() == "true" and status == 206
-    if checked and length > RANGE_BYTES:
-        raise refusal("InvalidHeaderValue", "x-ms-range-get-content-md5 works only with ranges of up to 4 MiB.")
-    if length > _IN_MEMORY and not checked:
-        headers["content-length"] = str(length)
-        return Response(status, headers, Stretch(fd, start, length))
-    body = os.pread(fd, length, start)
-    if len(body) < length:
-        raise refusal("ConditionNotMet", "The file became shorter while it was read; send the request again.")
-    if checked:
-        headers["content-md5"] = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
-    return Response(status, headers, body)

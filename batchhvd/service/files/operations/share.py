@@ -4,38 +4,32 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
-from contextlib import suppress
-from email.utils import formatdate
-from pathlib import Path
 
-from batchhvd.errors import ServiceError
+from batchhvd.service.files.disk.content import touch
 from batchhvd.service.files.disk.disk import Disk
+from batchhvd.service.files.disk.room import usage
 from batchhvd.service.files.disk.sidecar import Facts
-from batchhvd.service.files.operations.properties import etag, metadata, written
+from batchhvd.service.files.operations.lease import check_lease, is_locked, lease_headers
+from batchhvd.service.files.operations.properties import http_date, metadata, written
+from batchhvd.service.files.operations.restore import bury
+from batchhvd.service.files.operations.snapshot import snapshot_leases, snapshots_of
 from batchhvd.service.files.protocol import xml
-from batchhvd.service.files.protocol.listing import PAGE, asked, endpoint, following, mark
 from batchhvd.service.files.protocol.refusal import refusal
 from batchhvd.service.files.protocol.request import Request, Target
 from batchhvd.service.files.protocol.response import Response, xml_response
 
-_QUOTA = 5120  # GiB, Azure's default
+QUOTA = 5120  # GiB, Azure's default
 _MOST_QUOTA = 102400
-
-
-def list_shares(disk: Disk, request: Request) -> Response:
-    """Lists an account's shares in the order of their names."""
-    query, account = request.query, disk.account(request.target)
-    names = following(os.listdir(account) if account.is_dir() else [], query.get("prefix", ""), query.get("marker", ""))
-    page = names[: request.count("maxresults", PAGE, PAGE)]
-    items = [_item(disk, Target(request.target.account, name), query) for name in page]
-    marker = mark(page[-1]) if len(names) > len(page) else ""
-    return xml_response(xml.listing("Shares", items, marker, asked(query), ServiceEndpoint=endpoint(request)))
+_SHARE_LEASES = "2020-02-10"  # the version that brought them
+_IN_BYTES = "2018-11-09"  # the version since which statistics count bytes, not GiB
+TIER = "TransactionOptimized"
+_TIERS = {tier.lower(): tier for tier in (TIER, "Hot", "Cool")}
 
 
 def create(disk: Disk, request: Request) -> Response:
     """Creates a share."""
     share, facts = disk.share(request.target), Facts(metadata=request.metadata(), quota=_quota(request))
+    _set_tier(disk, request, facts)
     share.parent.mkdir(parents=True, exist_ok=True)
     try:
         share.mkdir()
@@ -43,75 +37,109 @@ def create(disk: Disk, request: Request) -> Response:
         raise refusal("ShareAlreadyExists") from None
     about = share.stat()
     disk.note(request.target, "", about, facts)
-    return Response(201, written(about))
+    return Response(201, {**written(about), "x-ms-share-quota": str(facts.get("quota") or QUOTA)})
 
 
 def properties(disk: Disk, request: Request) -> Response:
-    """Returns a share's quota and metadata."""
-    about, facts = _share(disk, request.target)
-    return Response(200, {**written(about), **metadata(facts), "x-ms-share-quota": _told(facts)})
+    """Returns quota, tier, lease and metadata of a share or of a snapshot."""
+    about, facts = checked(disk, request)
+    told = {
+        "x-ms-share-quota": str(facts.get("quota") or QUOTA),
+        "x-ms-access-tier": facts.get("tier") or TIER,
+        "x-ms-access-tier-change-time": http_date(int((facts.get("tiered") or about.st_mtime) * 1e9)),
+        "x-ms-enabled-protocols": "SMB",
+        "x-ms-has-immutability-policy": "false",
+    }
+    lease = lease_headers(request, facts, disk.now(), since=_SHARE_LEASES)
+    return Response(200, {**written(about, facts), **metadata(facts), **told, **lease})
+
+
+def read_metadata(disk: Disk, request: Request) -> Response:
+    """Returns a share's metadata."""
+    about, facts = checked(disk, request)
+    return Response(200, {**written(about, facts), **metadata(facts)})
 
 
 def set_properties(disk: Disk, request: Request) -> Response:
-    """Sets a share's quota."""
-    about, facts = _share(disk, request.target)
-    disk.note(request.target, "", about, {**facts, "quota": _quota(request) or facts.get("quota")})
-    return Response(200, written(about))
+    """Sets a share's quota and tier."""
+    with disk.noting():
+        about, facts = checked(disk, request)
+        facts["quota"] = _quota(request) or facts.get("quota")
+        _set_tier(disk, request, facts)
+        return Response(200, note_share(disk, request, about, facts))
 
 
 def set_metadata(disk: Disk, request: Request) -> Response:
     """Replaces a share's metadata."""
-    about, facts = _share(disk, request.target)
-    disk.note(request.target, "", about, {**facts, "metadata": request.metadata()})
-    return Response(200, written(about))
+    said = request.metadata()
+    with disk.noting():
+        about, facts = checked(disk, request)
+        return Response(200, note_share(disk, request, about, {**facts, "metadata": said}))
 
 
 def delete(disk: Disk, request: Request) -> Response:
-    """Deletes a share with all that is in it."""
-    disk.remove_share(request.target)
+    """Deletes a share with all that is in it, or one snapshot of it."""
+    _, facts = share_facts(disk, request.target)
+    wanted, now = request.header("x-ms-delete-snapshots").lower(), disk.now()
+    check_lease(request, facts, now, needed=True, kind="Container")
+    if request.target.snapshot:
+        if wanted:
+            raise refusal("InvalidHeaderValue", "x-ms-delete-snapshots goes with the share, not with a snapshot.")
+        disk.remove(disk.share(request.target), disk.key(request.target))
+        return Response(202)
+    with disk.snapshotting:  # one that is being taken must not outlive its share
+        snapshots = snapshots_of(disk, request.target)
+        if snapshots and not wanted:
+            raise refusal("ShareHasSnapshots")
+        if wanted != "include-leased" and any(is_locked(each, now) for each in snapshot_leases(disk, snapshots)):
+            raise refusal("LeaseIdMissing", "A snapshot has a lease; send x-ms-delete-snapshots: include-leased.")
+        bury(disk, request.target, snapshots)
     return Response(202)
 
 
 def stats(disk: Disk, request: Request) -> Response:
     """Returns how much disk space a share takes."""
-    about, _ = _share(disk, request.target)
-    return xml_response(xml.share_stats(_usage(disk.share(request.target))), written(about))
+    about, facts = checked(disk, request)
+    size = usage(disk.share(request.target))
+    told = {"ShareUsageBytes": size} if request.knows(_IN_BYTES) else {"ShareUsage": -(-size >> 30)}
+    return xml_response(xml.tree("ShareStats", told), written(about, facts))
 
 
-def _share(disk: Disk, target: Target) -> tuple[os.stat_result, Facts]:
+def share_facts(disk: Disk, target: Target) -> tuple[os.stat_result, Facts]:
+    """Returns what the system and the sidecar know of a share or snapshot; refuses one that does not exist."""
+    missing = "ShareSnapshotNotFound" if target.snapshot else "ShareNotFound"
     try:
         about = os.lstat(disk.share(target))
     except FileNotFoundError:
-        raise refusal("ShareNotFound") from None
+        raise refusal(missing) from None
     if not stat.S_ISDIR(about.st_mode):
-        raise refusal("ShareNotFound")
+        raise refusal(missing)
     return about, disk.facts(target, "", about)
 
 
-def _item(disk: Disk, target: Target, query: Mapping[str, str]) -> str:
+def note_share(disk: Disk, request: Request, about: os.stat_result, facts: Facts) -> dict[str, str]:
+    """Notes facts of a share, gives it another tag and time, and returns them as headers."""
+    disk.note(request.target, "", about, facts)
+    fd = os.open(disk.share(request.target), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        about, facts = _share(disk, target)
-    except ServiceError:  # deleted since the names were read
-        return ""
-    told = {"Last-Modified": formatdate(about.st_mtime, usegmt=True), "Etag": etag(about), "Quota": _told(facts)}
-    return xml.share(target.share, told, facts.get("metadata", {}) if "metadata" in query.get("include", "") else {})
+        return written(touch(fd, about, int(disk.now() * 1e9)))
+    finally:
+        os.close(fd)
 
 
-def _told(facts: Facts) -> str:
-    return str(facts.get("quota", _QUOTA))
+def checked(disk: Disk, request: Request) -> tuple[os.stat_result, Facts]:
+    """Returns what is known of a share, whose lease a request names or does not name."""
+    about, facts = share_facts(disk, request.target)
+    check_lease(request, facts, disk.now(), needed=False, kind="Container")
+    return about, facts
+
+
+def _set_tier(disk: Disk, request: Request, facts: Facts) -> None:
+    if request.header("x-ms-access-tier"):
+        facts["tier"], facts["tiered"] = _TIERS[request.header("x-ms-access-tier").lower()], disk.now()
 
 
 def _quota(request: Request) -> int | None:
     """Returns the quota that a request sets, in GiB, or None if it sets none."""
     given = "x-ms-share-quota" in request.headers
     return request.number("x-ms-share-quota", least=1, most=_MOST_QUOTA) if given else None
-
-
-def _usage(folder: Path) -> int:
-    """Returns how many bytes a tree takes on the disk; links are not followed."""
-    size = 0
-    for _, _, names, fd in os.fwalk(folder):
-        for name in names:
-            with suppress(FileNotFoundError):  # a job has deleted it meanwhile
-                size += os.stat(name, dir_fd=fd, follow_symlinks=False).st_blocks * 512
-    return size

@@ -5,19 +5,12 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from batchhvd.service.files.protocol.refusal import refusal
 from batchhvd.service.files.protocol.request import Request
 
 PAGE = 5000  # entries on a page at most, as in Azure
-
-
-def following(names: Iterable[str], prefix: str, marker: str) -> list[str]:
-    """Returns the names with a prefix that come after a marker, in order. New or deleted names shift nothing."""
-    after = _name(marker) if marker else b""
-    found = [(os.fsencode(name), name) for name in names if name.startswith(prefix)]
-    return [name for key, name in sorted(found) if key > after]
 
 
 def mark(name: str) -> str:
@@ -30,13 +23,22 @@ def asked(query: Mapping[str, str]) -> dict[str, str]:
     return {name: query.get(name.lower(), "") for name in ("Prefix", "Marker", "MaxResults")}
 
 
+def included(query: Mapping[str, str], known: Sequence[str]) -> list[str]:
+    """Returns what a request wants beside names; refuses what the listing does not have."""
+    words = [word.strip().lower() for word in query.get("include", "").split(",") if word.strip()]
+    if unknown := [word for word in words if word not in known]:
+        raise refusal("InvalidQueryParameterValue", f"include: {unknown[0][:60]!r} is none of {', '.join(known)}.")
+    return words
+
+
 def endpoint(request: Request) -> str:
     """Returns the account's URL as the client addressed it."""
     host, account = request.header("host"), request.target.account
     return f"{request.scheme}://{host}/{'' if host.lower().startswith(f'{account}.file.') else account}"
 
 
-def _name(marker: str) -> bytes:
+def name_of(marker: str) -> bytes:
+    """Returns the name after which a page begins, b"" for the first page. New or deleted names shift nothing."""
     try:
         return base64.b64decode(marker, altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):

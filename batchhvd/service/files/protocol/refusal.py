@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Mapping
 
 from batchhvd.errors import ServiceError
 
@@ -16,14 +17,37 @@ _REFUSALS: dict[str, tuple[int, str]] = {
     "AuthorizationSourceIPMismatch": (403, "The link is not valid for the address that the request comes from."),
     "CannotAccess": (403, "The operating system does not let the service touch this path."),
     "CannotVerifyCopySource": (404, "The source of the copy is not a file of this service that the request may read."),
+    "ConditionHeadersNotSupported": (400, "This operation takes no conditions."),
     "ConditionNotMet": (412, "The condition in the request's headers does not hold."),
+    "CorsPreflightFailure": (
+        403,
+        "No CORS rule of the account permits this; Set File Service Properties sets them.",
+    ),
+    "Crc64Mismatch": (400, "The body does not have the CRC-64 that its header promises."),
     "DirectoryNotEmpty": (409, "The directory is not empty."),
+    "EmptyMetadataKey": (400, "A metadata header has no name."),
+    "FilePermissionNotFound": (404, "The share has no permission with this key."),
+    "InfiniteLeaseDurationRequired": (412, "A file's lease is infinite; send x-ms-lease-duration: -1."),
     "InternalError": (500, "The service failed; its log says why."),
     "InvalidHeaderValue": (400, "A header has a value that cannot be used."),
+    "InvalidInput": (400, "The body is not what this operation takes."),
+    "InvalidMetadata": (400, "A metadata name must begin with a letter or '_' and have only letters, digits and '_'."),
     "InvalidQueryParameterValue": (400, "A query parameter has a value that cannot be used."),
     "InvalidRange": (416, "The range lies outside the file."),
     "InvalidResourceName": (400, "The name cannot be used."),
     "InvalidXmlDocument": (400, "The body is not the XML document that this operation takes."),
+    "LeaseAlreadyBroken": (409, "The lease is broken already."),
+    "LeaseAlreadyPresent": (409, "There is a lease already."),
+    "LeaseIdMismatchWithContainerOperation": (412, "The share has a lease with another id."),
+    "LeaseIdMismatchWithFileOperation": (412, "The file has a lease with another id."),
+    "LeaseIdMismatchWithLeaseOperation": (409, "The lease has another id."),
+    "LeaseIdMissing": (412, "There is a lease, and the request has no x-ms-lease-id."),
+    "LeaseIsBreakingAndCannotBeAcquired": (409, "The lease is being broken; it cannot be acquired until then."),
+    "LeaseIsBreakingAndCannotBeChanged": (409, "The lease is being broken; it cannot be changed."),
+    "LeaseIsBrokenAndCannotBeRenewed": (409, "The lease was broken; it cannot be renewed."),
+    "LeaseNotPresentWithContainerOperation": (412, "The share has no lease."),
+    "LeaseNotPresentWithFileOperation": (412, "The file has no lease."),
+    "LeaseNotPresentWithLeaseOperation": (409, "There is no lease."),
     "Md5Mismatch": (400, "The body does not have the MD5 that Content-MD5 promises."),
     "MetadataTooLarge": (400, "Metadata and content headers take more than 8 KiB."),
     "MissingRequiredHeader": (400, "A required header is missing."),
@@ -31,14 +55,21 @@ _REFUSALS: dict[str, tuple[int, str]] = {
     "NotImplemented": (501, "This service does not support this operation."),
     "OutOfRangeInput": (400, "A value is outside what is allowed."),
     "ParentNotFound": (404, "The directory that should hold it does not exist; create it first."),
+    "ReadOnlyAttribute": (409, "The file has the attribute ReadOnly."),
     "RequestBodyTooLarge": (413, "A range may have at most 4 MiB."),
     "ResourceAlreadyExists": (409, "A file or directory of this name exists already."),
     "ResourceNotFound": (404, "The file or directory does not exist."),
     "ResourceTypeMismatch": (409, "The request needs a directory but found a file, or the other way round."),
+    "RootGone": (410, "The service cannot answer."),
     "ShareAlreadyExists": (409, "The share exists already."),
+    "ShareHasSnapshots": (409, "The share has snapshots; send x-ms-delete-snapshots: include to delete them with it."),
     "ShareNotFound": (404, "The share does not exist."),
     "ShareSizeLimitReached": (413, "The share is full, or the disk that holds it."),
-    "ShareSnapshotNotFound": (404, "This service keeps no snapshots."),
+    "ShareSnapshotCountExceeded": (409, "A share can have 200 snapshots."),
+    "ShareSnapshotNotFound": (404, "The share has no such snapshot."),
+    "ShareSnapshotOperationNotSupported": (409, "A snapshot can be read and deleted, but not changed."),
+    "SourceConditionNotMet": (412, "The condition on the source does not hold."),
+    "UnsupportedHeader": (400, "A header is not known to this operation."),
     "UnsupportedHttpVerb": (405, "This operation does not exist on this resource."),
     "UnsupportedQueryParameter": (400, "A query parameter is not known to this operation."),
 }
@@ -61,6 +92,23 @@ _OF_THE_SYSTEM = {
     errno.EDQUOT: "ShareSizeLimitReached",
     errno.EFBIG: "OutOfRangeInput",
 }
+
+
+class CopySourceError(ServiceError):
+    """The source of a copy was not readable.
+
+    Attributes:
+        headers: what the answer says of the source, beyond its code.
+    """
+
+    headers: Mapping[str, str]
+
+    def __init__(self, message: str, *, status: int, code: str, source_status: int, source_code: str) -> None:
+        super().__init__(message, status=status, code=code)
+        self.headers = {
+            "x-ms-copy-source-status-code": str(source_status),
+            "x-ms-copy-source-error-code": source_code,
+        }
 
 
 def refusal(code: str, why: str = "") -> ServiceError:

@@ -8,19 +8,26 @@ import hmac
 import os
 import re
 from collections.abc import Iterable, Mapping
-from urllib.parse import unquote, unquote_to_bytes, urlsplit
+from datetime import date
+from urllib.parse import unquote, unquote_to_bytes
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from starlette.types import Scope
 
+from batchhvd.service.files.protocol import crc64
 from batchhvd.service.files.protocol.refusal import refusal
 from batchhvd.wire.facts.hosts import ACCOUNT_NAME
 
-_FILE_HOST = re.compile(rf"({ACCOUNT_NAME})\.file\.")
+FILE_HOST = re.compile(rf"({ACCOUNT_NAME})\.file\.")
+"""The beginning of an account's own host."""
+
 _ACCOUNT = re.compile(ACCOUNT_NAME)
 _SHARE = re.compile(r"(?!.*--)[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 _META = "x-ms-meta-"
+_METADATA_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # Azure's rule: a C# identifier
 _METADATA_BYTES = 8192
+_SNAPSHOT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{7}Z")
+_FIRST_VERSION = date(2014, 2, 14)  # of the file service
 
 
 class TakesLong(Exception):
@@ -35,11 +42,13 @@ class Target:
         account: the storage account.
         share: the share's name, or "" for the account itself.
         names: the decoded names from the share's root down; empty for the root.
+        snapshot: the time of the share's snapshot, or "" for the share as it is.
     """
 
     account: str
     share: str = ""
     names: tuple[str, ...] = ()
+    snapshot: str = ""
 
     @property
     def path(self) -> str:
@@ -59,6 +68,7 @@ class Request:
         headers: header values by lower-cased name.
         scheme: ``"http"`` or ``"https"``.
         client: the address it came from, or "".
+        server: the address and port that it came to, or "".
         body: the whole body, in the pieces in which it came: joining 4 MiB costs as much as writing them.
         source: what a copy or rename takes, once the request was found to be allowed to; None for everything else.
         may_replace: whether an existing file may be replaced.
@@ -72,6 +82,7 @@ class Request:
     headers: Mapping[str, str] = field(repr=False)
     scheme: str = "http"
     client: str = ""
+    server: str = ""
     body: tuple[bytes, ...] = field(default=(), repr=False)
     source: Target | None = None
     may_replace: bool = True
@@ -85,6 +96,10 @@ class Request:
     def header(self, name: str, default: str = "") -> str:
         """Returns a header's value, or the default if it is absent."""
         return self.headers.get(name, default)
+
+    def knows(self, version: str) -> bool:
+        """Says whether the client speaks a version or a later one; one that names none speaks today's."""
+        return self.header("x-ms-version", version) >= version
 
     def required(self, name: str) -> str:
         """Returns a header's value; refuses the request if it is absent."""
@@ -111,22 +126,35 @@ class Request:
         """Returns the metadata that the request carries, by lower-cased name."""
         found = {name[len(_META) :]: value for name, value in self.headers.items() if name.startswith(_META)}
         if "" in found:
-            raise refusal("InvalidHeaderValue", f"A header {_META}… has no name.")
+            raise refusal("EmptyMetadataKey")
+        for name in found:
+            if not _METADATA_NAME.fullmatch(name):
+                raise refusal("InvalidMetadata", f"{name[:60]!r} is not such a name.")
         if sum(len(name) + len(value) for name, value in found.items()) > _METADATA_BYTES:
             raise refusal("MetadataTooLarge")
         return found
 
-    def check_md5(self) -> None:
-        """Refuses a body that does not have the MD5 of its Content-MD5 header, if it has one."""
-        promised = self.header("content-md5")
-        if not promised:
-            return
-        hashed = hashlib.md5(usedforsecurity=False)
-        for piece in self.body:
-            hashed.update(piece)
-        digest = base64.b64encode(hashed.digest()).decode()
-        if not hmac.compare_digest(digest.encode(), promised.encode()):
+    def check_body(self) -> None:
+        """Refuses a body that does not have the MD5 or CRC-64 that the headers promise, if they do."""
+        if self.header("content-md5") and not _same(md5(self.body), self.header("content-md5")):
             raise refusal("Md5Mismatch")
+        if self.header("x-ms-content-crc64"):
+            if self.hurried:
+                raise TakesLong
+            if not _same(crc64.encoded(self.body), self.header("x-ms-content-crc64")):
+                raise refusal("Crc64Mismatch")
+
+
+def md5(pieces: Iterable[bytes]) -> str:
+    """Returns the MD5 of pieces one after another as headers carry it."""
+    hashed = hashlib.md5(usedforsecurity=False)
+    for piece in pieces:
+        hashed.update(piece)
+    return base64.b64encode(hashed.digest()).decode()
+
+
+def _same(computed: str, promised: str) -> bool:
+    return hmac.compare_digest(computed.encode(), promised.encode())
 
 
 def read(scope: Scope) -> Request:
@@ -136,15 +164,20 @@ def read(scope: Scope) -> Request:
     inside a path as ``%2F`` or as ``/``, and sign what they send.
     """
     headers = _headers(scope["headers"])
+    _check_version(headers.get("x-ms-version", ""))
     raw_path = scope.get("raw_path", b"").decode("latin-1") or "/"
+    query = read_query(scope.get("query_string", b"").decode("latin-1"))
+    target = target_of(headers.get("host", ""), raw_path)
+    host, port = scope.get("server") or ("", None)
     return Request(
         method=scope["method"],
-        target=_target(headers.get("host", ""), raw_path),
+        target=located(target, query.get("sharesnapshot", ""), headers.get("x-ms-allow-trailing-dot", "")),
         raw_path=raw_path,
-        query=_query(scope.get("query_string", b"").decode("latin-1")),
+        query=query,
         headers=headers,
         scheme=_scheme(scope, headers),
         client=(scope.get("client") or ("", 0))[0],
+        server=f"{host}:{port}" if port else "",
     )
 
 
@@ -153,17 +186,32 @@ def is_name(account: str, share: str) -> bool:
     return bool(_ACCOUNT.fullmatch(account) and _SHARE.fullmatch(share))
 
 
-def read_url(url: str) -> tuple[Target, dict[str, str]]:
-    """Returns what a URL to this service points at, and its query: the source of a copy or of a rename."""
+def located(target: Target, snapshot: str, dots: str) -> Target:
+    """Returns a target in a snapshot, its names without the dots at their ends if those are not to count."""
+    if snapshot and not _SNAPSHOT.fullmatch(snapshot):
+        raise refusal("InvalidQueryParameterValue", "A snapshot is named 2019-02-12T19:33:20.0000000Z.")
+    if snapshot:
+        target = evolve(target, snapshot=snapshot)
+    if dots.lower() == "false" and any(name.endswith(".") for name in target.names):
+        target = evolve(target, names=tuple(name.rstrip(".") or name for name in target.names))
+    return target
+
+
+def _check_version(text: str) -> None:
+    """Refuses a version that is not a date since the first one; newer ones than this service knows are taken."""
+    if not text:
+        return
     try:
-        parts = urlsplit(url)
-    except ValueError as error:
-        raise refusal("InvalidHeaderValue", "The source is not a URL.") from error
-    return _target(parts.netloc, parts.path), _query(parts.query)
+        known = date.fromisoformat(text) >= _FIRST_VERSION if re.fullmatch(r"\d{4}-\d\d-\d\d", text) else False
+    except ValueError:
+        known = False
+    if not known:
+        raise refusal("InvalidHeaderValue", f"x-ms-version must be a date from 2014-02-14 on, not {text[:60]!r}.")
 
 
-def _target(host: str, raw_path: str) -> Target:
-    found = _FILE_HOST.match(host.lower())
+def target_of(host: str, raw_path: str) -> Target:
+    """Returns what a host and a raw path denote, by the host's account or by the path's first segment."""
+    found = FILE_HOST.match(host.lower())
     segments = [found[1], *raw_path[1:].split("/", 1)] if found else raw_path[1:].split("/", 2)
     account, share, rest = (*segments, "", "")[:3]
     share = unquote(share)
@@ -206,7 +254,7 @@ def _headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return headers
 
 
-def _query(text: str) -> dict[str, str]:
+def read_query(text: str) -> dict[str, str]:
     """Reads a query as storage clients sign it: a plus is a plus, and a parameter without '=' is empty."""
     query: dict[str, str] = {}
     for pair in filter(None, text.split("&")):

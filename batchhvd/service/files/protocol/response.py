@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from attrs import field, frozen
 
 from batchhvd.errors import ServiceError
+from batchhvd.service.files.protocol.refusal import CopySourceError
 from batchhvd.service.files.protocol.xml import error_document
 
 XML = "application/xml"
@@ -42,12 +43,13 @@ class Response:
     body: bytes | Stretch = field(default=b"", repr=False)
 
 
-def xml_response(text: str, headers: Mapping[str, str] | None = None) -> Response:
+def xml_response(document: bytes, headers: Mapping[str, str] | None = None) -> Response:
     """Returns an XML document as a response; clients read it only if its content type says XML."""
-    return Response(200, {"content-type": XML, **(headers or {})}, text.encode("utf-8"))
+    return Response(200, {"content-type": XML, **(headers or {})}, document)
 
 
 def error_response(error: ServiceError, headers: Mapping[str, str] | None = None) -> Response:
     """Returns an error as clients read it: its code in a header, code and message in the body."""
-    named = {"content-type": XML, "x-ms-error-code": error.code, **(headers or {})}
-    return Response(error.status or 500, named, error_document(error.code, str(error)).encode("utf-8"))
+    about = error.headers if isinstance(error, CopySourceError) else {}
+    named = {"content-type": XML, "x-ms-error-code": error.code, **about, **(headers or {})}
+    return Response(error.status or 500, named, error_document(error.code, str(error)))

@@ -6,19 +6,28 @@ Source: the Azure Storage REST reference, "Create a service SAS" and "Create an 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from urllib.parse import quote
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from batchhvd.service.files.protocol.refusal import refusal
 from batchhvd.service.files.protocol.request import Target
 from batchhvd.service.files.protocol.shared_key import same, sign
 
+LETTERS = "rcwdl"
+"""The permissions that a link or a policy can give: read, create, write, delete, list."""
+
 _VERSION = "2022-11-02"
 _TIMES = ("%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%MZ", "%Y-%m-%d", "%Y-%m-%dT%H:%M:%S.%fZ")
+_OF_POLICY = {"sp": "permission", "st": "start", "se": "expiry"}
 _OVERRIDES = ("rscc", "rscd", "rsce", "rscl", "rsct")
+
+
+Policies = Callable[[Target], Mapping[str, Mapping[str, str]]]
+"""Returns a share's stored access policies by id: ``start``, ``expiry``, ``permission``, those that it sets."""
 
 
 @frozen
@@ -59,6 +68,7 @@ def check(
     *,
     scheme: str,
     client: str,
+    policies: Policies = lambda target: {},
 ) -> Grant:
     """Returns what a link grants on a target; refuses one that is forged, not valid now, or not valid for this caller.
 
@@ -69,10 +79,14 @@ def check(
         now: seconds since 1970.
         scheme: ``"http"`` or ``"https"``.
         client: the caller's address.
+        policies: returns a share's stored access policies by id.
     """
     text, grant = _account(query, target) if "ss" in query else _service(query, target)
     if not any(same(sign(key, text), query.get("sig", "")) for key in keys):
         raise refusal("AuthenticationFailed", "The link's signature does not fit the link and what it is used for.")
+    if query.get("si"):
+        query = _completed(query, policies(target))
+        grant = evolve(grant, letters=query.get("sp", ""))
     _check_time(query, now)
     if scheme not in query.get("spr", "https,http").split(","):
         raise refusal("AuthorizationProtocolMismatch")
@@ -107,11 +121,25 @@ def _account(query: Mapping[str, str], target: Target) -> tuple[str, Grant]:
 
 def _service(query: Mapping[str, str], target: Target) -> tuple[str, Grant]:
     levels = {"s": "cdo", "f": "o"}.get(query.get("sr", ""))
-    if levels is None or not target.share or query.get("si"):
-        raise refusal(
-            "AuthenticationFailed", "The link is not a service link for this file or share with its own permissions."
-        )
+    if levels is None or not target.share:
+        raise refusal("AuthenticationFailed", "The link is not a service link for this file or share.")
     return service_text(query, target), Grant(query.get("sp", ""), levels, manages=False)
+
+
+def _completed(query: Mapping[str, str], policies: Mapping[str, Mapping[str, str]]) -> Mapping[str, str]:
+    """Returns a link's parameters with those of the policy that it names; each stands in one of the two."""
+    policy = policies.get(query["si"])
+    if policy is None:
+        raise refusal("AuthenticationFailed", "The share has no stored access policy of the link's name.")
+    given = {name: policy[key] for name, key in _OF_POLICY.items() if policy.get(key)}
+    if twice := [name for name in given if query.get(name)]:
+        raise refusal("AuthenticationFailed", f"The link and its policy both set {' and '.join(twice)}.")
+    return {**query, **given}
+
+
+def is_time(text: str) -> bool:
+    """Says whether a text is a time as links have it."""
+    return _read_time(text) is not None
 
 
 def _check_time(query: Mapping[str, str], now: float) -> None:
@@ -122,12 +150,20 @@ def _check_time(query: Mapping[str, str], now: float) -> None:
 
 
 def _seconds(text: str) -> float:
+    found = _read_time(text)
+    if found is None:
+        raise refusal("AuthenticationFailed", "A time in the link is not in ISO 8601, UTC.")
+    return found
+
+
+def _read_time(text: str) -> float | None:
+    text = re.sub(r"(\.\d{6})\d+", r"\1", text)
     for form in _TIMES:
         try:
             return datetime.strptime(text, form).replace(tzinfo=timezone.utc).timestamp()
         except ValueError:
             continue
-    raise refusal("AuthenticationFailed", "A time in the link is not in ISO 8601, UTC.")
+    return None
 
 
 def _inside(allowed: str, client: str) -> bool:

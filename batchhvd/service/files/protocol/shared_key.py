@@ -103,8 +103,11 @@ def _weight(name: str) -> tuple[list[tuple[int, str]], list[int]]:
 
 def _check_date(text: str, now: float) -> None:
     try:
-        sent = parsedate_to_datetime(text).timestamp()
+        sent = parsedate_to_datetime(text)
+        apart = abs(sent.timestamp() - now)
     except (TypeError, ValueError, OverflowError):
         raise refusal("AuthenticationFailed", "Send x-ms-date, the time in the format of RFC 1123.") from None
-    if abs(sent - now) > SKEW:
+    if sent.tzinfo is None:  # read as the service's own time, it would open a window of hours
+        raise refusal("AuthenticationFailed", "The request's date has no time zone; send it in GMT, as in RFC 1123.")
+    if apart > SKEW:
         raise refusal("AuthenticationFailed", "The request's date differs by more than 15 minutes from the service's.")

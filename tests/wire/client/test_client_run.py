@@ -1,0 +1,186 @@
+"""One command, one call: from a script to its result, run after run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import batchhvd
+from batchhvd import SpecError
+from batchhvd.cli import main as cli
+from batchhvd.cli import script as run_verb
+from batchhvd.transfer import code
+from batchhvd.transfer.code import read_folder
+
+SCRIPT = """
+import os, pathlib, sys
+import helper
+rank = os.environ["HOROVOD_RANK"]
+print(rank, os.environ["HOROVOD_SIZE"], sys.argv[1:], helper.VERSION, flush=True)
+if rank == "0":
+    folder = pathlib.Path(os.environ["AZ_BATCHAI_OUTPUT_RESULT"], "deep er")
+    folder.mkdir()
+    (folder / "model.txt").write_text(helper.VERSION)
+sys.exit(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, service: Any) -> Iterator[Path]:
+    folder = tmp_path / "my project"
+    (folder / "data").mkdir(parents=True)
+    (folder / "train it.py").write_text(SCRIPT)
+    (folder / "helper.py").write_text("VERSION = 'v1'")
+    (folder / "data" / "large.bin").write_text("not code")
+    (folder / "notes.log").write_text("not code")
+    (folder / ".gitignore").write_text("data/\n")
+    (folder / ".batchhvdignore").write_text("*.log\n")
+    (folder / "batchhvd-results").mkdir()
+    (folder / "batchhvd-results" / "old.txt").write_text("not code")
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("BATCHHVD_ROOT", str(service.root))
+    yield folder
+    batchhvd.local(service.root).group("batchhvd").delete()
+
+
+@pytest.fixture
+def line(project: Path, capfd: pytest.CaptureFixture[str]) -> Any:
+    def run(*words: str, code: int = 0) -> tuple[str, str]:
+        assert cli.run(["run", *words]) == code, capfd.readouterr()
+        found = capfd.readouterr()
+        return found.out, found.err
+
+    return run
+
+
+def test_from_a_script_to_its_result_and_again(line: Any, project: Path, service: Any) -> None:
+    out, err = line("train it.py", "--nodes", "2", "--", "0", "--rate=0.1", "a b")
+    assert sorted(out.splitlines()) == [f"{rank} 2 ['0', '--rate=0.1', 'a b'] v1" for rank in range(2)]
+    assert "job train-it-0001 on 2 nodes" in err
+    assert (project / "batchhvd-results/train-it-0001/deep er/model.txt").read_text() == "v1"
+    share = batchhvd.local(service.root).group("batchhvd").storage_account("batchhvdruns").share("runs")
+    sent = {file.path.split("/", 2)[2] for file in share.files("code", recursive=True) if not file.is_directory}
+    assert sent == {"train it.py", "helper.py", ".gitignore", ".batchhvdignore"}
+
+    (project / "helper.py").write_text("VERSION = 'v2'")  # the new code runs, under a new name
+    out, err = line("train it.py", "--to", "here", "3", code=3)
+    assert out == "0 1 ['3'] v2\n" and "job train-it-0002 on 1 node" in err
+    assert "`batchhvd job explain train-it-0002 -g batchhvd -w runs -e train-it` says why" in err
+    assert (project / "here/deep er/model.txt").read_text() == "v2"
+
+    out, err = line("train it.py", "--detach")
+    assert out == "" and "follow it with: batchhvd job logs train-it-0003 -g batchhvd -w runs -e train-it" in err
+
+
+def test_a_call_in_python_and_unchanged_code(project: Path, service: Any) -> None:
+    session = batchhvd.local(service.root)
+    first = session.run("train it.py", nodes=1, args=["0", "$HOME 'x'"])
+    assert "".join(first.stream()) == """0 1 ['0', "$HOME 'x'"] v1\n"""
+    second = session.run(project / "train it.py", code=project)
+    assert (first.name, second.name) == ("train-it-0001", "train-it-0002")
+    assert first.spec.task.script == second.spec.task.script  # type: ignore[union-attr]  # of the same content
+    assert [path.read_text() for path in second.wait(timeout=60).download("results")] == ["v1"]
+    (project / "helper.py").write_text("VERSION = 'v2'")
+    grown = session.run("train it.py", nodes=3).wait(timeout=60)
+    assert grown.spec.task.script != first.spec.task.script  # type: ignore[union-attr]  # a run keeps its own files
+    share = grown.group.storage_account("batchhvdruns").share("runs")
+    kept = [file.text() for file in share.files("code", recursive=True) if file.name == "helper.py"]
+    assert sorted(kept) == ["VERSION = 'v1'", "VERSION = 'v2'"]
+    assert grown.workspace.cluster("nodes").target == 3
+
+
+def test_what_is_refused(project: Path, service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = batchhvd.local(service.root)
+    (project / "no.log").write_text("")
+    for script, folder, said in (
+        ("none.py", None, "there is no file 'none.py' here"),
+        ("train it.py", "data", "is not below data"),
+        ("train it.py", "nowhere", "is not below nowhere"),
+        ("no.log", None, "is excluded by"),
+    ):
+        with pytest.raises(SpecError, match=said):
+            session.run(script, code=folder)
+    (project / "latest").symlink_to("/nonexistent")
+    (project / "linked").symlink_to("data")
+    with pytest.warns(UserWarning, match=r"latest \(a link that leads nowhere\); .*linked \(a link to a folder"):
+        assert set(read_folder(project).files) == {"train it.py", "helper.py", ".gitignore", ".batchhvdignore"}
+    for link in ("latest", "linked"):
+        (project / link).unlink()
+    Path(os.fsdecode(b"\xff.py")).write_text("")
+    with pytest.raises(SpecError, match="is not UTF-8"):
+        session.run("train it.py")
+    os.unlink(b"\xff.py")
+    monkeypatch.setattr(code, "_MOST_FILES", 3)
+    with pytest.raises(SpecError, match=r"holds 4 files of 0 MB, which is more than a program"):
+        session.run("train it.py")
+
+
+def test_without_git_everything_is_taken_and_said(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_git(*_: object, **__: object) -> None:
+        raise FileNotFoundError("git")
+
+    with_git = read_folder(project)
+    monkeypatch.setattr(subprocess, "run", no_git)
+    with pytest.warns(UserWarning, match="git is not there to read .gitignore"):
+        without = read_folder(project)
+    assert set(without.files) - set(with_git.files) == {"data/large.bin", "notes.log"}
+    assert without.digest != with_git.digest
+
+
+def test_repositories_and_hooks_of_git(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = read_folder(project)
+    for folder in (project, project / "vendored"):
+        subprocess.run(["git", "init", "--quiet", str(folder)], check=True)
+    (project / "vendored" / "lib.py").write_text("x = 1")
+    (project / "vendored" / "made.log").write_text("")
+    (project / "vendored" / ".gitignore").write_text("*.log\n")
+    subprocess.run(["git", "add", "helper.py"], check=True)
+    monkeypatch.setenv("GIT_INDEX_FILE", str(project / ".git" / "index"))
+    monkeypatch.setenv("GIT_DIR", str(project / ".git"))
+    found = read_folder(project)
+    assert set(found.files) == {*before.files, "vendored/lib.py", "vendored/.gitignore"}
+
+
+@pytest.mark.parametrize(("answer", "state"), [("y\n", "failed"), ("\n", "running"), (None, "running")])
+def test_ctrl_c_asks(
+    project: Path, service: Any, monkeypatch: pytest.MonkeyPatch, answer: str | None, state: str, capfd: Any
+) -> None:
+    Path("long.py").write_text("import time\ntime.sleep(120)\n")
+
+    def interrupted(context: Any, job: Any, *_: object, **__: object) -> None:
+        job.wait("running", timeout=60)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_verb, "follow_log", interrupted)
+    monkeypatch.setattr("click.termui.visible_prompt_func", lambda _: (answer or "").strip())
+    words = ["run", "long.py", *(["--no-input"] if answer is None else [])]
+    assert cli.run(words) == cli.INTERRUPTED
+    (job,) = batchhvd.local(service.root).group("batchhvd").workspace("runs").experiment("long").jobs()
+    assert job.state == state
+    assert ("follow it with" in capfd.readouterr().err) == (state == "running")
+
+
+def test_a_second_ctrl_c_ends_it(project: Path, service: Any) -> None:
+    Path("long.py").write_text("import time\nprint('begun', flush=True)\ntime.sleep(120)\n")
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, "-m", "batchhvd", "run", "long.py"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.PIPE, env=environment
+    ) as done:
+        assert done.stdout and done.stderr and done.stdout.readline() == b"begun\n"
+        done.send_signal(2)
+        seen = b""
+        while b"Otherwise it continues" not in seen:
+            seen += done.stderr.read(1)
+        time.sleep(0.5)  # until it reads the answer: where Python ignores exceptions, it would ignore this one too
+        done.send_signal(2)
+        assert done.wait(60) == cli.INTERRUPTED
+    (job,) = batchhvd.local(service.root).group("batchhvd").workspace("runs").experiment("long").jobs()
+    assert job.state == "failed" and job.errors[0].code == "JobTerminated"
