@@ -114,6 +114,14 @@ def _horovod_there() -> CheckResult:
     found = _version("horovod")
     if found or _can_import("horovod"):
         return CheckResult("Horovod", "ok", f"{found} (not tried)".strip())
+    return _without_horovod()
+
+
+def _without_horovod() -> CheckResult:
+    """Ranks of PyTorch do without Horovod; those of TensorFlow, which Keras prefers, do not."""
+    chosen = os.environ.get("KERAS_BACKEND") or ("tensorflow" if _can_import("tensorflow") else "torch")
+    if chosen == "torch" and _can_import("torch"):
+        return CheckResult("Horovod", "ok", "not installed; ranks of PyTorch exchange through torch.distributed")
     return CheckResult("Horovod", "missing", "not installed", f"{sys.executable} -m batchhvd.trainer.install")
 
 
@@ -147,6 +155,8 @@ def _backend() -> CheckResult:
 
 def _horovod() -> CheckResult:
     """Runs the trainer's installer as a process, because it imports whole frameworks."""
+    if not _can_import("horovod"):
+        return _without_horovod()
     command = [sys.executable, "-m", "batchhvd.trainer.install"]
     try:
         done = subprocess.run(

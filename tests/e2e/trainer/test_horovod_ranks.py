@@ -27,18 +27,12 @@ CHECKS = [
     *("accumulation_compiled", "scaling", "mixed", "frozen", "statistics", "start", "late", "metrics", "decisions"),
     *("warmup", "jit", "saving", "broken_wrapper", "resume", "records", "parity", "parity_cases"),
 ]
-WITHOUT = "torch.distributed"
-"""PyTorch without Horovod: the same is expected of it."""
-BACKENDS = ("tensorflow", "torch", WITHOUT)
+BACKENDS = ("tensorflow", "torch")
 
 pytestmark = pytest.mark.horovod
 
 
 def require(backend: str) -> None:
-    if backend == WITHOUT:
-        if not framework_version("torch"):
-            pytest.skip("torch is not installed")
-        return
     if not installed():
         pytest.skip(f"Horovod is not built; build it with: {COMMAND}")
     if not framework_version(backend):
@@ -49,11 +43,17 @@ def require(backend: str) -> None:
 
 def battery(folder: Path, backend: str, size: int, checks: list[str], nodes: int = 1) -> list[dict[str, Any]]:
     require(backend)
+    return run_battery(folder, backend, size, checks, nodes=nodes, variables={"BATCHHVD_EXCHANGE": "horovod"})
+
+
+def run_battery(
+    folder: Path, backend: str, size: int, checks: list[str], *, nodes: int, variables: dict[str, str]
+) -> list[dict[str, Any]]:
+    """Starts ranks that run checks, and returns what each of them found."""
     folder.mkdir()
     command = ranks.python(str(BATTERY), str(folder), str(size), str(nodes), *checks)
     threads = dict.fromkeys(("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1")
-    exchange = {"BATCHHVD_EXCHANGE": "torch" if backend == WITHOUT else "horovod"}
-    variables = {"KERAS_BACKEND": backend.partition(".")[0], "TF_CPP_MIN_LOG_LEVEL": "3", **threads, **exchange}
+    variables = {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3", **threads, **variables}
     outcome = ranks.run(command, 1, variables=variables, timeout=240)[0]
     assert outcome.exit_code == 0, ranks.tail(outcome.output, 60)
     return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(size)]
