@@ -171,6 +171,7 @@ def test_a_run_of_slurm_goes_on_is_not_sent_again_and_can_be_ended(bin: Path, tm
     assert engine.status([handle])[handle].state == "running"
     assert (folder / "node.py").exists()
     engine.cancel(handle)
+    until((tmp_path / "ended").exists)  # nobody waits for scancel
     assert (tmp_path / "ended").read_text() == "2\n"
     script = (folder / "job.sbatch").read_text()
     asks = next(line for line in script.splitlines() if '"reason": "cancelled"' in line).strip().partition(" || ")[0]
