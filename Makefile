@@ -45,7 +45,7 @@ tutorial: $(VENV)/.runtime $(VENV)/.horovod
 test: lint
 	$(SAY) 'tests (pytest $(ARGS))'
 	@rm -f .coverage .coverage.*
-	@$(PY) $(if $(COVERAGE),-m coverage run) -m pytest -n $(WORKERS) --dist loadfile -m 'not notebooks' $(ARGS)
+	@$(PY) $(if $(COVERAGE),-m coverage run) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'not notebooks' $(ARGS)
 	@$(if $(COVERAGE),$(PY) -m coverage combine --quiet && $(PY) -m coverage report --fail-under=$(FLOOR))
 
 lint: $(VENV)/.runtime $(VENV)/.test $(VENV)/.horovod
