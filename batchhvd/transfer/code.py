@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import posixpath
 import subprocess
 import tempfile
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 from attrs import frozen
@@ -58,7 +60,7 @@ def read_folder(folder: Path) -> CodeFolder:
     if not folder.is_dir():
         raise SpecError(f"there is no folder {str(folder)!r} here", remedy="give the folder that holds the program")
     found = Sources()
-    for name in sorted(_names(folder)):
+    for name in sorted(_without_roots(folder, _names(folder))):
         found.add(folder / name, name)
     found.warn()
     files, total = found.files, 0
@@ -75,6 +77,13 @@ def read_folder(folder: Path) -> CodeFolder:
         with usable(path, "read"):
             digest.update(f"{name}\0{md5_of(path).hex()}\0".encode("utf-8", errors="surrogateescape"))
     return CodeFolder(files, digest.hexdigest()[:16])
+
+
+def _without_roots(folder: Path, names: Sequence[str]) -> list[str]:
+    """Returns paths without those in the root of a local service: it holds shares, logs and a token."""
+    ends = [name for name in names if posixpath.basename(name) == "state.sqlite"]
+    roots = {posixpath.dirname(name) for name in ends if (folder / posixpath.dirname(name) / "token").is_file()}
+    return [name for name in names if not any(name == root or name.startswith(f"{root}/") for root in roots if root)]
 
 
 def _names(folder: Path) -> list[str]:

@@ -184,3 +184,13 @@ def test_a_second_ctrl_c_ends_it(project: Path, service: Any) -> None:
         assert done.wait(60) == cli.INTERRUPTED
     (job,) = batchhvd.local(service.root).group("batchhvd").workspace("runs").experiment("long").jobs()
     assert job.state == "failed" and job.errors[0].code == "JobTerminated"
+
+
+def test_the_root_of_a_service_is_not_part_of_a_program(project: Path) -> None:
+    before = read_folder(project)
+    (project / "my root" / "tasks").mkdir(parents=True)
+    for name in ("state.sqlite", "token", "tasks/task.json"):
+        (project / "my root" / name).write_text("secret")
+    assert read_folder(project) == before
+    (project / "my root" / "token").unlink()  # somebody's own database
+    assert "my root/state.sqlite" in read_folder(project).files
