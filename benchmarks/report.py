@@ -32,6 +32,7 @@ ORDER = (
     "trainer_cifar10",
     "printed_tutorial",
     "trainer_gpus_h200",
+    "trainer_exchange_h200",
     "trainer_gpu_h100",
     "weight_check",
     "control_plane",
