@@ -14,27 +14,30 @@ import torch.distributed as dist
 from batchhvd.errors import HorovodBrokenError
 
 _PAUSE = 0.05  # seconds between two looks for the port
+_PLACE = ("GLOO_RENDEZVOUS_ADDR", "GLOO_RENDEZVOUS_PORT")
 _KEY = "batchhvd-exchange/port"
 
 
-def meet(rank: int, size: int) -> dist.Store:
-    """Returns the store through which the ranks of this job find each other.
+def meet() -> tuple[dist.Store, int, int]:
+    """Returns the store through which the ranks of this job find each other, this rank, and how many there are.
 
     Raises:
         HorovodBrokenError: the launcher has told no place to meet, or rank 0 did not come.
     """
-    address, port = os.environ.get("HOROVOD_GLOO_RENDEZVOUS_ADDR"), os.environ.get("HOROVOD_GLOO_RENDEZVOUS_PORT")
-    if not address or not port:
+    told = [os.environ.get(f"HOROVOD_{name}", "") for name in ("RANK", "SIZE", *_PLACE)]
+    if not all(told):
         raise HorovodBrokenError(
-            "the launcher has not told the ranks where they meet (HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT): without "
-            "Horovod, ranks are started by batchhvd jobs or by `python -m batchhvd.trainer bench`, not by MPI",
+            "the launcher has not told the ranks who they are and where they meet (HOROVOD_RANK, _SIZE, "
+            "_GLOO_RENDEZVOUS_ADDR and _PORT): without Horovod, ranks are started by jobs or by `python -m "
+            "batchhvd.trainer bench`, not by MPI",
             found="no rendezvous",
             remedy="python -m batchhvd.trainer.install",
         )
+    rank, size, address, port = int(told[0]), int(told[1]), told[2], told[3]
     place, patience = f"http://{address}:{port}/{_KEY}", float(os.environ.get("HOROVOD_GLOO_TIMEOUT_SECONDS", "300"))
     if rank == 0:
-        return _open(address, size, place, patience)
-    return dist.TCPStore(address, _look(place, patience), size, False, timedelta(seconds=patience))
+        return _open(address, size, place, patience), rank, size
+    return dist.TCPStore(address, _look(place, patience), size, False, timedelta(seconds=patience)), rank, size
 
 
 def _open(address: str, size: int, place: str, patience: float) -> dist.Store:

@@ -62,10 +62,10 @@ class TorchDistributed:
         if not dist.is_initialized():
             _use_interface()
             backend = "cpu:gloo,cuda:nccl" if _has_nccl() else "gloo"
-            rank, size = _number("RANK"), _number("SIZE")
+            store, rank, size = meet()
             if _has_nccl():
                 torch.cuda.set_device(_number("LOCAL_RANK") % torch.cuda.device_count())
-            dist.init_process_group(backend, store=meet(rank, size), rank=rank, world_size=size, timeout=_FOREVER)
+            dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=_FOREVER)
 
     def shutdown(self) -> None:
         """Leaves the other ranks."""

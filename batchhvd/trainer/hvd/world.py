@@ -164,9 +164,15 @@ def _exchange(backend: str) -> ModuleType:
             f"BATCHHVD_EXCHANGE is {wanted!r}, and the Keras backend is {backend}",
             remedy=f"set it to one of {', '.join(EXCHANGES)}; torch needs KERAS_BACKEND=torch",
         )
-    if wanted == "horovod" or backend != "torch" or (wanted == "auto" and find_spec("horovod") is not None):
+    if wanted == "horovod" or backend != "torch" or (wanted == "auto" and not _does_without()):
         return _horovod(backend)
     return cast(ModuleType, _torch_distributed(asked=wanted == "torch"))
+
+
+def _does_without() -> bool:
+    """Says whether there is no Horovod, and the launcher has told what it takes to do without it."""
+    told = ("HOROVOD_RANK", "HOROVOD_GLOO_RENDEZVOUS_ADDR")
+    return find_spec("horovod") is None and all(name in os.environ for name in told)
 
 
 def _torch_distributed(*, asked: bool) -> TorchDistributed:
