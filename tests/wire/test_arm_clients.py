@@ -38,7 +38,7 @@ class Bearer(SansIOHTTPPolicy[Any, Any]):
 def client(kind: Any, service: Any, token: str = "", subscription: str = SUBSCRIPTION) -> Any:
     policy: Any = Bearer(token or service.token)
     options: dict[str, Any] = {"use_env_settings": False, "polling_interval": 0.1, "retry_total": 0}
-    return kind(object(), subscription, service.url, authentication_policy=policy, **options)
+    return kind(object(), subscription, base_url=service.url, authentication_policy=policy, **options)
 
 
 @pytest.fixture
