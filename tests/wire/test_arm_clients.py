@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import os
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -269,3 +270,27 @@ def test_a_head_and_an_empty_answer_have_no_body(service: Any, group: str) -> No
         body = answer.read()
         assert answer.status == status and bool(body) == (method == "GET")
     assert json.loads(body)["name"] == name(group)
+
+
+def test_a_filter_narrows_or_is_refused_and_is_never_dropped(resources: Any, service: Any) -> None:
+    mine, other = (f"flt{os.urandom(3).hex()}" for _ in range(2))
+    for name in (mine, other):
+        resources.resource_groups.create_or_update(name, {"location": "eastus", "tags": {"Owner": name}})
+        url = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{name}/providers/Microsoft.Storage/storageAccounts/{name}"
+        body = {"location": "eastus", "sku": {"name": "Standard_LRS"}, "kind": "StorageV2"}
+        assert service.call("PUT", f"{url}?api-version=2023-01-01", body).status_code in (200, 202)
+    found = [each.name for each in resources.resources.list(filter=f"resourceGroup eq '{mine.upper()}'")]
+    assert found == [mine]
+    kind = "resourceType eq 'Microsoft.Storage/storageAccounts'"
+    assert [each.name for each in resources.resources.list(filter=f"{kind} and name eq '{other}'")] == [other]
+    assert not list(resources.resources.list(filter="resourceType eq 'Microsoft.Compute/virtualMachines'"))
+    tagged = resources.resource_groups.list(filter=f"tagName eq 'owner' and tagValue eq '{mine}'")
+    assert [each.name for each in tagged] == [mine]
+    for text in ("substringof('x', name)", "name ne 'x'", "colour eq 'red'", "name eq 'x' or name eq 'y'"):
+        with pytest.raises(HttpResponseError) as caught:
+            list(resources.resources.list(filter=text))
+        assert caught.value.status_code == 400 and "$filter is understood only as" in str(caught.value)
+    with pytest.raises(HttpResponseError, match="top is not supported"):
+        list(resources.resources.list(top=1))
+    for name in (mine, other):
+        resources.resource_groups.begin_delete(name).result()

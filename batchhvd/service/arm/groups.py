@@ -6,6 +6,7 @@ from typing import Any
 
 from batchhvd.errors import ConflictError, NotFoundError
 from batchhvd.service.arm import operations
+from batchhvd.service.arm.filtering import narrowed
 from batchhvd.service.description.reader import Reader, Schema, refuse
 from batchhvd.service.http import paging
 from batchhvd.service.http.exchange import Answer, Ask, Handler, Here
@@ -136,7 +137,7 @@ def head_group(here: Here, ask: Ask) -> Answer:
 
 def list_groups(here: Here, ask: Ask) -> Answer:
     """Lists the groups."""
-    return paging.records(ask, here.fetch("groups"))
+    return paging.records(ask, narrowed(ask, here.fetch("groups")))
 
 
 def delete_group(here: Here, ask: Ask) -> Answer:
@@ -155,7 +156,9 @@ def list_resources(here: Here, ask: Ask) -> Answer:
         found = [record for kind in kinds for record in here.store.list(kind, parent, after=after, most=most)]
         return sorted(found, key=_by_number)[:most]
 
-    return paging.records(ask, fetch, lambda r: {name: r.document[name] for name in shown if name in r.document})
+    return paging.records(
+        ask, narrowed(ask, fetch), lambda r: {name: r.document[name] for name in shown if name in r.document}
+    )
 
 
 def _by_number(record: Record) -> int:
