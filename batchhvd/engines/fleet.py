@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from batchhvd.engines.base import Engine, Status, Task, load
+from batchhvd.engines.base import Engine, Status, Task, TaskState, load
 from batchhvd.errors import EngineError
 from batchhvd.node import durable
 
 _MARK = "!"
+_PAUSE = 30.0  # seconds until an engine that could not be loaded is tried again
+_log = logging.getLogger(__name__)
 
 
 class Fleet:
@@ -37,6 +41,7 @@ class Fleet:
     def __init__(self, name: str, settings: Mapping[str, str], memory: Path) -> None:
         self._name, self._chosen = name, load(name, **settings)
         self._engines: dict[str, Engine] = {name: self._chosen}
+        self._failed: dict[str, float] = {}  # when an engine could not be loaded
         self._settings = {**_remembered(memory), name: dict(settings)}
         durable.replace(memory, json.dumps(self._settings).encode(), mode=0o600)
         if hasattr(self._chosen, "find"):
@@ -62,17 +67,33 @@ class Fleet:
     def status(self, handles: Sequence[str]) -> Mapping[str, Status]:
         """Returns the status of all runs; asks each engine once.
 
-        Raises:
-            EngineError: an engine that started one of the runs cannot be used any more.
+        A run whose engine cannot be used any more is told as running: nobody knows better, and the log says why.
         """
         groups: dict[str, list[str]] = {}
         for handle in handles:
             groups.setdefault(self._split(handle)[0], []).append(handle)
         found: dict[str, Status] = {}
         for name, mine in groups.items():
-            told = self._engine(name).status([self._split(handle)[1] for handle in mine])
+            engine = self._usable(name)
+            if engine is None:
+                found |= dict.fromkeys(mine, Status(state=TaskState.RUNNING))
+                continue
+            told = engine.status([self._split(handle)[1] for handle in mine])
             found |= {handle: told[self._split(handle)[1]] for handle in mine}
         return found
+
+    def _usable(self, name: str) -> Engine | None:
+        """Returns an engine, or None if it cannot be loaded; the log says so once, and it is tried again later."""
+        now = time.monotonic()
+        if now - self._failed.get(name, -_PAUSE) < _PAUSE:
+            return None
+        try:
+            return self._engine(name)
+        except EngineError as error:
+            if name not in self._failed:
+                _log.error("the runs of the engine %s cannot be followed until it can be used again: %s", name, error)
+            self._failed[name] = now
+            return None
 
     def cancel(self, handle: str) -> None:
         """Ends a run with the engine that started it."""

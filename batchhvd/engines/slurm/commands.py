@@ -7,8 +7,9 @@ import os
 import re
 import shutil
 import subprocess
+import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from typing import TypeVar
 
 from batchhvd.errors import EngineMissingError
@@ -35,7 +36,6 @@ class SlurmCommands:
 
     def __init__(self, bin: str, wait: float) -> None:
         self._bin, self._wait = bin, wait
-        self._threads = ThreadPoolExecutor(4, thread_name_prefix="slurm")
         self._pending: dict[object, Future[object]] = {}
         self._kill_wait: float | None = None
         for name in ("sbatch", "squeue"):
@@ -77,7 +77,7 @@ class SlurmCommands:
         """
         future = self._pending.get(key)
         if future is None:
-            future = self._pending[key] = self._threads.submit(call)
+            future = self._pending[key] = _begun(call)
             wait([future], self._wait)
         if not future.done():
             return None
@@ -86,7 +86,7 @@ class SlurmCommands:
 
     def aside(self, name: str, *arguments: str) -> None:
         """Runs a command in the background; nobody waits for its answer."""
-        self._threads.submit(self.run, name, *arguments)
+        _begun(lambda: self.run(name, *arguments))
 
     def kill_wait(self) -> float | None:
         """Returns how many seconds a task's ranks have after SIGTERM, so that Slurm's own SIGKILL comes later."""
@@ -94,3 +94,17 @@ class SlurmCommands:
             found = _KILL_WAIT.search(self.run("scontrol", "show", "config").stdout)
             self._kill_wait = max(3.0, float(found[1]) - 2) if found else None
         return self._kill_wait
+
+
+def _begun(call: Callable[[], object]) -> Future[object]:
+    """Begins a call in a thread of its own: however many commands hang, no other waits, and no end of this process."""
+    future: Future[object] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(call())
+        except Exception as error:
+            future.set_exception(error)
+
+    threading.Thread(target=work, name="slurm", daemon=True).start()
+    return future

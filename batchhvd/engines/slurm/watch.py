@@ -12,6 +12,7 @@ from batchhvd.engines.slurm.commands import SlurmCommands
 SELDOM = 20  # how many pauses lie between two questions at most
 _UNKNOWN = "Invalid job id"  # what squeue says if it knows none of the jobs; any other failure is not an answer
 _SLOWER = 1.5
+_WANTED = 60.0  # seconds for which a job is asked about after the last interest in it
 
 
 class JobWatch:
@@ -27,6 +28,7 @@ class JobWatch:
         self._asked = -math.inf  # when Slurm answered last
         self._silent = -math.inf  # when it last gave no answer
         self._known: dict[str, SlurmJob | None] = {}
+        self._wanted: dict[str, float] = {}  # when somebody last wanted to know of a job
 
     @property
     def silence(self) -> str:
@@ -38,8 +40,11 @@ class JobWatch:
 
         An answer is used again for a while.
         """
-        if not self._covers(numbers) or time.monotonic() - self._asked > self._interval:
-            self._ask(tuple(numbers))
+        now = time.monotonic()
+        self._wanted |= dict.fromkeys(numbers, now)
+        if not self._covers(numbers) or now - self._asked > self._interval:
+            self._wanted = {number: since for number, since in self._wanted.items() if now - since <= _WANTED}
+            self._ask(tuple(self._wanted))
         if self._is_silent() or not self._covers(numbers):
             return None
         found = {number: self._known[number] for number in numbers}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -183,6 +185,33 @@ def test_slurm_is_asked_more_seldom_while_nothing_changes(bin: Path, tmp_path: P
         time.sleep(0.01)
     asked = len((bin / "asked").read_text().splitlines())
     assert 3 <= asked <= 20  # with the same pause all the time, it would be up to 100
+
+
+def test_two_who_ask_about_different_jobs_share_the_answers(bin: Path, tmp_path: Path) -> None:
+    engine = Slurm(bin=str(bin), wait=30, pause=60)
+    handle = engine.submit(task(tmp_path))
+    other = f"8{handle[1:]}"
+    rows = "echo '7|RUNNING|None|0|0|N/A|/x|'; echo '8|RUNNING|None|0|0|N/A|/x|'"
+    answer(bin, "squeue", f"echo x >> '{bin}/asked'; {rows}")
+    for _ in range(5):  # as the tick and the setup tasks of clusters do
+        engine.status([handle])
+        engine.status([other])
+    assert (bin / "asked").read_text() == "x\n" * 2
+
+
+def test_a_command_that_hangs_does_not_keep_the_service_from_ending(bin: Path, tmp_path: Path) -> None:
+    takes(bin, "sleep 30")
+    code = f"""
+from batchhvd.engines.base import Task
+from batchhvd.engines.slurm import Slurm
+place = {{"folder": {str(tmp_path / "run")!r}, "logs": {str(tmp_path / "logs")!r}, "nodes": ("a",), "ranks": (1,)}}
+try:
+    Slurm(bin={str(bin)!r}, wait=0.01).submit(Task(name="x", launch="single", command="true", **place))
+except Exception as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20)
+    assert done.stdout == "sbatch has not answered yet\n", done.stderr
 
 
 def test_settings_of_the_services_shell_do_not_beat_the_options(

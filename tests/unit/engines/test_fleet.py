@@ -78,6 +78,23 @@ def test_only_an_engine_that_can_find_runs_is_asked_to(tmp_path: Path) -> None:
     assert evolve(fleet.status([handle])[handle]).state == "running"
 
 
+def test_a_run_whose_engine_cannot_be_used_is_not_lost(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    memory = tmp_path / "engines.json"
+    handle = Fleet(FIRST, {"where": "here"}, memory).submit(task(tmp_path / "1"))
+    memory.write_text(memory.read_text().replace("where", "elsewhere"))  # a setting that it does not have any more
+    fleet = Fleet(SECOND, {}, memory)
+    other = fleet.submit(task(tmp_path / "2"))
+    fleet.cancel(other)
+    for _ in range(3):
+        assert {key: status.state for key, status in fleet.status([handle, other]).items()} == {
+            handle: "running",
+            other: "cancelled",
+        }
+    assert caplog.text.count("cannot be followed until it can be used again") == 1
+    with pytest.raises(EngineError):
+        fleet.cancel(handle)
+
+
 def test_a_damaged_memory_is_named(tmp_path: Path) -> None:
     (tmp_path / "engines.json").write_text("[1")
     with pytest.raises(EngineError, match="engines.json is damaged"):
