@@ -6,6 +6,7 @@ can never mix in silence, each one carries a number made of its name, and ranks 
 
 from __future__ import annotations
 
+import math
 import os
 import zlib
 from collections.abc import Sequence
@@ -19,7 +20,9 @@ from attrs import frozen
 from batchhvd.trainer.exchange.meeting import meet
 
 _FOREVER = timedelta(days=30)  # a rank that waits is the node runner's concern, which names the rank it waits for
-_TAGS = 32749  # the largest prime below 2^15: sums over 512 ranks are exact in float32
+_TAGS = 32749  # the largest prime below 2^15
+_EXACT = 512  # ranks over which the sum of such numbers is exact in float32
+_STEADY = "batchhvd.optimizer"  # how the names of reductions begin that have the same shapes at each step
 _TAGGED = (torch.float32, torch.float64, torch.int32, torch.int64)
 
 
@@ -52,6 +55,7 @@ class TorchDistributed:
     Average, Sum, Min, Max, Product = "Average", "Sum", "Min", "Max", "Product"
 
     def __init__(self) -> None:
+        self._agreed: set[tuple[object, ...]] = set()
         # What Horovod has in a module of its own.
         self.mpi_ops = SimpleNamespace(is_homogeneous=lambda: self.size() % self.local_size() == 0)
 
@@ -131,8 +135,9 @@ class TorchDistributed:
     def grouped_allreduce_async(self, tensors: Sequence[torch.Tensor], name: str, op: str) -> Handle:
         """Begins to combine tensors of one type and device over all ranks, in one operation."""
         first = tensors[0]
+        self._agree_on_lengths(tensors, name)
         parts = [tensor.reshape(-1) for tensor in tensors]
-        if first.dtype in _TAGGED and op != self.Product:
+        if first.dtype in _TAGGED and op != self.Product and self.size() <= _EXACT:
             parts.append(torch.full((1,), _tag(name), dtype=first.dtype, device=first.device))
         flat = torch.cat(parts)
         wide = flat.dtype == torch.bfloat16 and flat.device.type == "cpu"
@@ -158,14 +163,13 @@ class TorchDistributed:
         """Returns the tensors of all ranks joined along their first dimension, the only one that may differ."""
         value = tensor.reshape(1) if tensor.dim() == 0 else tensor
         rows = self._agree(name, value, value.shape[1:])
-        width = value.numel() // value.shape[0] if value.shape[0] else value[:0].new_empty(value.shape[1:]).numel()
+        width = math.prod(value.shape[1:])
         padded = value.new_zeros((max(rows), width))
         padded[: value.shape[0]] = value.reshape(value.shape[0], width)
         found = [torch.empty_like(_bytes(padded)) for _ in rows]
         dist.all_gather(found, _bytes(padded))
-        parts = [
-            part.view(value.dtype).reshape(max(rows), width)[:count] for part, count in zip(found, rows, strict=True)
-        ]
+        whole = [_values(part, value.dtype, (max(rows), width)) for part in found]
+        parts = [part[:count] for part, count in zip(whole, rows, strict=True)]
         return torch.cat(parts).reshape(sum(rows), *value.shape[1:])
 
     def broadcast(self, tensor: torch.Tensor, root_rank: int, name: str) -> torch.Tensor:
@@ -173,7 +177,7 @@ class TorchDistributed:
         self._agree(name, tensor, tensor.shape)
         sent = _bytes(tensor.contiguous().reshape(1, -1)).clone()
         dist.broadcast(sent, root_rank)
-        return sent.view(tensor.dtype).reshape(tensor.shape)
+        return _values(sent, tensor.dtype, tensor.shape)
 
     def alltoall(
         self, tensor: torch.Tensor, splits: torch.Tensor | None = None, name: str = "alltoall"
@@ -186,10 +190,10 @@ class TorchDistributed:
         all_splits = self.allgather(torch.tensor([mine]), f"{name}.splits")
         came = [int(count) for count in all_splits[:, rank]]
         self._agree(name, tensor, tensor.shape[1:])
-        rows = _bytes(tensor.contiguous().reshape(tensor.shape[0], -1))
+        rows = _bytes(tensor.contiguous().reshape(tensor.shape[0], math.prod(tensor.shape[1:])))
         found = rows.new_empty((sum(came), rows.shape[1]))
         dist.all_to_all_single(found, rows, came, mine)
-        joined = found.view(tensor.dtype).reshape(sum(came), *tensor.shape[1:])
+        joined = _values(found, tensor.dtype, (sum(came), *tensor.shape[1:]))
         return joined if splits is None else (joined, torch.tensor(came, dtype=torch.int32))
 
     def reducescatter(self, tensor: torch.Tensor, op: str, name: str) -> torch.Tensor:
@@ -198,6 +202,17 @@ class TorchDistributed:
         each, more = divmod(tensor.shape[0], self.size())
         first = self.rank() * each + min(self.rank(), more)
         return whole[first : first + each + (self.rank() < more)].clone()
+
+    def _agree_on_lengths(self, tensors: Sequence[torch.Tensor], name: str) -> None:
+        """Compares the shapes of a reduction on all ranks: gloo hangs or aborts if they differ.
+
+        Gradients have the same shapes at each step, so theirs are compared once.
+        """
+        shapes = (name, tuple(tuple(tensor.shape) for tensor in tensors))
+        if shapes not in self._agreed:
+            self._agree(f"{name} of {shapes[1]}", tensors[0], ())
+        if name.startswith(_STEADY):
+            self._agreed.add(shapes)
 
     def _agree(self, name: str, tensor: torch.Tensor, shape: Sequence[int]) -> list[int]:
         """Returns the number of rows on each rank, once all ranks have called the same operation with fitting shapes.
@@ -230,8 +245,15 @@ def _tag(name: str) -> int:
 
 
 def _bytes(rows: torch.Tensor) -> torch.Tensor:
-    """Returns a contiguous tensor as its bytes: any type can be sent as it is."""
-    return rows.view(torch.uint8) if rows.numel() else rows.new_empty(rows.shape, dtype=torch.uint8)
+    """Returns the rows of a contiguous tensor as their bytes: any type can be sent as it is."""
+    if rows.numel():
+        return rows.view(torch.uint8)
+    return rows.new_empty((rows.shape[0], rows.shape[1] * rows.element_size()), dtype=torch.uint8)
+
+
+def _values(rows: torch.Tensor, dtype: torch.dtype, shape: Sequence[int]) -> torch.Tensor:
+    """Returns what ``_bytes`` was given, in another shape."""
+    return rows.view(dtype).reshape(tuple(shape)) if rows.numel() else rows.new_empty(tuple(shape), dtype=dtype)
 
 
 def _has_nccl() -> bool:

@@ -95,6 +95,17 @@ try:
     hvd.broadcast(np.ones(2 + hvd.rank(), "float32"), name="shape")
 except RuntimeError as error:
     print("rank", hvd.rank(), error)
+for size in (3, 3 + hvd.rank()):
+    try:
+        hvd.allreduce(np.ones(size, "float32"), name="length")
+    except RuntimeError as error:
+        print("rank", hvd.rank(), "length", type(error).__name__)
+nothing = [hvd.broadcast(np.zeros((0, 2))), hvd.allgather(np.zeros((0, 2))), hvd.alltoall(np.zeros((0, 2)))]
+print("rank", hvd.rank(), "nothing", [part.shape for part in nothing])
+scalars = [float(hvd.allreduce(np.float64(3))), hvd.broadcast(np.array([True, False])).tolist()]
+scalars.append(hvd.allgather(1).tolist())
+print("rank", hvd.rank(), "scalars", scalars)
+print("rank", hvd.rank(), "empty", hvd.allgather(np.zeros((2 * hvd.rank(), 3), "float32")).shape)
 received = hvd.alltoall(np.arange(4) + 10 * hvd.rank(), splits=[1, 3] if hvd.rank() == 0 else [2, 2])
 print("rank", hvd.rank(), "has", [list(map(int, part)) for part in received])
 print("rank", hvd.rank(), "has", list(map(float, hvd.reducescatter(np.arange(3, dtype="float32"), op=hvd.Sum))))
@@ -112,6 +123,10 @@ def test_different_operations_do_not_mix(tmp_path: Path) -> None:
             f"this rank ({rank}) calls batchhvd.shape with torch.float32 ({2 + rank},), but ranks [{1 - rank}]"
             in output
         )
+        assert output.count(f"rank {rank} length MixedOperationsError") == 1
+        assert f"rank {rank} empty (2, 3)" in output
+        assert f"rank {rank} nothing [(0, 2), (0, 2), (0, 2)]" in output
+        assert f"rank {rank} scalars [3.0, [True, False], [1, 1]]" in output
     assert "rank 0 has [[0, 10, 11], [1, 2]]" in output
     assert "rank 1 has [[1, 2, 3, 12, 13], [3, 2]]" in output
     assert "rank 0 has [0.0, 2.0]" in output and "rank 1 has [4.0]" in output
