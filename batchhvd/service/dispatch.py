@@ -8,6 +8,7 @@ from attrs import evolve
 
 from batchhvd.errors import BadRequestError, NotFoundError
 from batchhvd.service.arm import groups, storage_accounts
+from batchhvd.service.arm.filtering import FILTER, NARROWING
 from batchhvd.service.batchai.handlers import handlers
 from batchhvd.service.description.published import VERSION, Description, Operation
 from batchhvd.service.http import paging
@@ -15,6 +16,9 @@ from batchhvd.service.http.exchange import Act, Ask, Handler, Here, read_json
 from batchhvd.service.http.incoming import DRY_RUN, Incoming
 from batchhvd.service.http.routes import Match, Routes
 from batchhvd.wire.facts.identity import SUBSCRIPTION
+
+FILTERED = (groups.list_groups, groups.list_resources)
+"""What heeds a filter."""
 
 
 def routes(description: Description) -> Routes[Operation | Handler]:
@@ -46,6 +50,7 @@ class Dispatcher:
         if dry_run and not (isinstance(match.target, Operation) and match.target.id == "Jobs_Create"):
             raise BadRequestError(f"{DRY_RUN} is possible only for creating a job.", code="DryRunNotSupported")
         _check_subscription(match.names)
+        _check_narrowing(query, match.target)
         if "api-version" not in query:
             raise BadRequestError("The query has no api-version.", code="MissingApiVersionParameter")
         ask = Ask(request.method, request.path, match.names, query, read_json(body), request.base, dry_run=dry_run)
@@ -80,6 +85,17 @@ def _check_subscription(names: Mapping[str, str]) -> None:
             f"The subscription '{subscription}' could not be found; the only one here is {SUBSCRIPTION}.",
             code="SubscriptionNotFound",
         )
+
+
+def _check_narrowing(query: Mapping[str, str], target: Operation | Handler) -> None:
+    """Refuses options that narrow a list and are not heeded: a script may delete what it lists."""
+    for name in query:
+        if name.lower() in NARROWING and not (name.lower() == FILTER and target in FILTERED):
+            raise BadRequestError(
+                f"{name} is not supported here; the whole list is at the same URL without it, in pages by nextLink.",
+                code="InvalidField",
+                target=name,
+            )
 
 
 def _check_version(version: str) -> None:

@@ -290,6 +290,15 @@ def test_a_filter_narrows_or_is_refused_and_is_never_dropped(resources: Any, ser
         with pytest.raises(HttpResponseError) as caught:
             list(resources.resources.list(filter=text))
         assert caught.value.status_code == 400 and "$filter is understood only as" in str(caught.value)
+    with pytest.raises(HttpResponseError, match="names name twice"):
+        list(resources.resources.list(filter="name eq 'x' and name eq 'y'"))
+    assert [each.name for each in resources.resources.list(filter=f"name eq '{mine}' and location eq 'East US'")] == [
+        mine
+    ]
+    for path in ("providers/Microsoft.BatchAI/workspaces", "providers/Microsoft.Storage/storageAccounts"):
+        for option in ("$filter=name eq 'x'", "$top=1", "$Skip=1"):
+            answer = service.call("GET", f"/subscriptions/{SUBSCRIPTION}/{path}?{option}")
+            assert answer.status_code == 400 and "is not supported here" in answer.text, (path, option)
     with pytest.raises(HttpResponseError, match="top is not supported"):
         list(resources.resources.list(top=1))
     for name in (mine, other):

@@ -14,6 +14,9 @@ from batchhvd.service.store.records import Record
 
 Fetch = Callable[[int, int], Sequence[Record]]
 
+FILTER = "$filter"
+NARROWING = (FILTER, "$top", "$skip", "$search")
+"""The options by which a request narrows a list."""
 _SLICE = 1000  # records that are read at once
 _CLAUSE = re.compile(r"\s*(\w+)\s+eq\s+'((?:[^']|'')*)'\s*(?:\band\b|$)", re.IGNORECASE)
 _NAMES = ("name", "location", "resourcegroup", "resourcetype", "tagname", "tagvalue")
@@ -23,12 +26,9 @@ def narrowed(ask: Ask, fetch: Fetch) -> Fetch:
     """Returns what fetches only the records that a request asks for.
 
     Raises:
-        BadRequestError: 400, the request narrows the list in a way that is not supported.
+        BadRequestError: 400, the filter is not understood.
     """
-    asked = {name.lower(): value for name, value in ask.query.items()}
-    if "$top" in asked:
-        raise BadRequestError("$top is not supported here; use nextLink.", code="InvalidField", target="$top")
-    wanted = _read(asked.get("$filter", ""))
+    wanted = _read(next((value for name, value in ask.query.items() if name.lower() == FILTER), ""))
     return _only(fetch, wanted) if wanted else fetch
 
 
@@ -55,14 +55,17 @@ def _read(text: str) -> dict[str, str]:
                 code="InvalidFilterInQueryString",
                 target="$filter",
             )
-        wanted[found[1].lower()] = found[2].replace("''", "'")
+        name, value = found[1].lower(), found[2].replace("''", "'")
+        value = value.replace(" ", "") if name == "location" else value
+        if wanted.setdefault(name, value) != value:
+            raise BadRequestError(f"$filter names {name} twice.", code="InvalidFilterInQueryString", target=FILTER)
         place = found.end()
     return wanted
 
 
 def _matches(record: Record, wanted: Mapping[str, str]) -> bool:
     document, words = record.document, record.id.split("/")
-    facts = {name: str(document.get(name, "")) for name in ("name", "location")}
+    facts = {"name": str(document.get("name", "")), "location": str(document.get("location", "")).replace(" ", "")}
     facts |= {"resourcegroup": words[4] if len(words) > 4 else "", "resourcetype": str(document.get("type", ""))}
     tags: dict[str, str] = {name.lower(): value for name, value in document.get("tags", {}).items()}
     if "tagname" in wanted:
