@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import time
@@ -15,7 +16,7 @@ from batchhvd.errors import HorovodBrokenError
 
 _PAUSE = 0.05  # seconds between two looks for the port
 _PLACE = ("GLOO_RENDEZVOUS_ADDR", "GLOO_RENDEZVOUS_PORT")
-_KEY = "batchhvd-exchange/port"
+_meetings = itertools.count()  # ranks that leave and join again must not find the port of the meeting before
 
 
 def meet() -> tuple[dist.Store, int, int]:
@@ -34,7 +35,10 @@ def meet() -> tuple[dist.Store, int, int]:
             remedy="python -m batchhvd.trainer.install",
         )
     rank, size, address, port = int(told[0]), int(told[1]), told[2], told[3]
-    place, patience = f"http://{address}:{port}/{_KEY}", float(os.environ.get("HOROVOD_GLOO_TIMEOUT_SECONDS", "300"))
+    place, patience = (
+        f"http://{address}:{port}/batchhvd-exchange/port{next(_meetings)}",
+        float(os.environ.get("HOROVOD_GLOO_TIMEOUT_SECONDS", "300")),
+    )
     if rank == 0:
         return _open(address, size, place, patience), rank, size
     return dist.TCPStore(address, _look(place, patience), size, False, timedelta(seconds=patience)), rank, size

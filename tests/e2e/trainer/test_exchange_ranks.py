@@ -132,6 +132,20 @@ def test_different_operations_do_not_mix(tmp_path: Path) -> None:
     assert "rank 0 has [0.0, 2.0]" in output and "rank 1 has [4.0]" in output
 
 
+def test_ranks_can_leave_and_join_again(tmp_path: Path) -> None:
+    code = "import time, numpy as np; from batchhvd.trainer import hvd\nfor turn in range(3):\n    hvd.init()\n"
+    code += "    time.sleep(0.3 * (1 - hvd.rank()))\n"  # the others come first
+    code += "    print('sum', float(hvd.allreduce(np.float32(hvd.rank() + turn), op=hvd.Sum)))\n    hvd.shutdown()"
+    outcomes = ranks.run(ranks.python("-c", code), 2, variables={"KERAS_BACKEND": "torch", **WITHOUT}, timeout=120)
+    for outcome in outcomes:
+        assert outcome.exit_code == 0, outcome.output
+        assert [line for line in outcome.output.splitlines() if line.startswith("sum")] == [
+            "sum 1.0",
+            "sum 3.0",
+            "sum 5.0",
+        ]
+
+
 def test_a_rank_that_dies_ends_the_others(tmp_path: Path) -> None:
     code = "import os, numpy as np; from batchhvd.trainer import hvd; hvd.init(); hvd.barrier()\n"
     code += "if hvd.rank() == 1: os._exit(7)\nhvd.allreduce(np.ones(3, 'float32'))"
