@@ -28,14 +28,19 @@ class Queueing(Memory):
         return self.broken
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
+def on(engine: Memory, tmp_path: Path) -> World:
+    """Returns a world with a cluster of four idle nodes."""
     root = tmp_path / "wurzel ü"
     root.mkdir()
-    world = World(root, engine=Queueing(limit=4))
+    world = World(root, engine=engine)
     world.cluster(nodes=4)
     world.tick(3)
     return world
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return on(Queueing(limit=4), tmp_path)
 
 
 def test_a_job_that_the_engine_keeps_waiting_is_queued_and_says_why(world: World) -> None:
@@ -134,12 +139,7 @@ class Refusing(Memory):
 
 @pytest.fixture
 def refusing(tmp_path: Path) -> World:
-    root = tmp_path / "wurzel ü"
-    root.mkdir()
-    world = World(root, engine=Refusing(limit=4))
-    world.cluster(nodes=4)
-    world.tick(3)
-    return world
+    return on(Refusing(limit=4), tmp_path)
 
 
 def test_jobs_that_the_engine_does_not_take_for_now_stay_queued_and_say_why(refusing: World) -> None:
