@@ -49,6 +49,8 @@ class JobFollower:
             return job
         if job.nodes and cluster and (found := self._recovered(job, cluster, now)):
             return found
+        if why == Ending.REQUEUED:
+            return self.starter.store.revise(job, transition.released) or job
         return self.starter.fail(job, ending.error(why, job), now)
 
     def _recovered(self, job: StoredJob, cluster: StoredCluster, now: float) -> StoredJob | None:

@@ -165,7 +165,8 @@ class Scheduler:
         if since == present.now:
             log.error("job %s could not be followed; the next tick tries again", job.id, exc_info=error)
         machine = isinstance(error, (BatchHvdError, MountError, ScriptMissingError, OSError, sqlite3.Error))
-        if present.now - since >= PATIENCE and (ending.of(job, cluster) or not machine):
+        must_end = ending.of(job, cluster) in ending.TEXTS  # not only to give its nodes back
+        if present.now - since >= PATIENCE and (must_end or not machine):
             present.keep(self._follower.abandon(job, cluster, error, present.now))
             self._doubts.pop(job.key, None)
 

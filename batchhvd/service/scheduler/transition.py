@@ -53,6 +53,11 @@ def reserved(job: StoredJob, nodes: tuple[str, ...], tasks: Path) -> StoredJob:
     return evolve(job, attempt=attempt, folder=str(tasks / job.uuid / str(attempt)), nodes=nodes)
 
 
+def released(job: StoredJob) -> StoredJob:
+    """Takes the nodes from a job that has no run; it waits for others."""
+    return evolve(job, nodes=(), ending="")
+
+
 def submitted(job: StoredJob, handle: str, status: Status, now: float) -> StoredJob:
     """Notes that a job has a run; the job may be terminating by now."""
     execution = evolve(job.execution or Execution(), errors=())

@@ -125,6 +125,7 @@ class Refusing(Memory):
 
     room: int = 0
     tries: int = 0
+    is_silent: bool = False
 
     def submit(self, task: Task) -> str:
         self.tries += 1
@@ -134,6 +135,8 @@ class Refusing(Memory):
         return super().submit(task)
 
     def find(self, folder: str) -> str | None:
+        if self.is_silent:
+            raise EngineBusyError("it is not known whether Slurm has accepted the job", engine="slurm")
         return None
 
 
@@ -176,6 +179,31 @@ def test_one_job_that_is_taken_ends_the_pause_for_all(refusing: World) -> None:
     refusing.tick(seconds=2)
     states = [refusing.state(name) for name in "abc"]
     assert sorted(states) == ["queued", "running", "running"]
+
+
+def test_a_job_that_was_never_taken_gives_its_nodes_back_and_waits(refusing: World) -> None:
+    refusing.job("a")
+    refusing.tick()
+    refusing.resize(0)
+    refusing.tick(3)
+    assert (refusing.state("a"), refusing.counts()) == ("queued", {})
+    refusing.engine.room = 1
+    refusing.resize(2)
+    refusing.tick(5, seconds=31)
+    assert refusing.state("a") == "running"
+    assert "errors" not in refusing.info("a")
+
+
+def test_a_job_of_which_nobody_knows_whether_it_runs_is_kept_until_somebody_does(refusing: World) -> None:
+    refusing.job("a")
+    refusing.tick()
+    refusing.engine.is_silent = True
+    refusing.resize(0)
+    refusing.tick(3, seconds=40)
+    assert refusing.state("a") == "queued"
+    refusing.engine.is_silent = False
+    refusing.tick(2)
+    assert (refusing.state("a"), refusing.counts()) == ("queued", {})
 
 
 def test_a_job_that_was_never_taken_can_be_terminated(refusing: World) -> None:
