@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import batchhvd
 from batchhvd import Horovod, JobSpec
-from batchhvd.cli.walkthrough import SCRIPT
+from batchhvd.cli.flows.walkthrough import SCRIPT
 from batchhvd.resources.job import Job
 from batchhvd.trainer.epoch_records import read_records
 from batchhvd.wire.local_service import stop

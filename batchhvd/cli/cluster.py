@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from batchhvd.cli.context import CliContext, Command, scope, with_context
-from batchhvd.cli.printing import shown
-from batchhvd.cli.verb import common
+from batchhvd.cli.frame.context import CliContext, Command, scope, with_context
+from batchhvd.cli.frame.printing import shown
+from batchhvd.cli.frame.verb import common
 
 if TYPE_CHECKING:
     from batchhvd import AutoScale, Cluster, ClusterSpec, Verdict
@@ -89,7 +89,7 @@ def _spec(
     **counts: int | None,
 ) -> ClusterSpec:
     from batchhvd import ClusterSpec
-    from batchhvd.cli.spec_file import spoken
+    from batchhvd.cli.frame.spec_file import spoken
 
     if not config_file and not vm_size:
         raise click.UsageError("vmSize is missing: give --vm-size, or a cluster.json with --config-file")

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchhvd.cli.context import CliContext, with_context
-from batchhvd.cli.printing import Format, formatted
+from batchhvd.cli.frame.context import CliContext, with_context
+from batchhvd.cli.frame.printing import Format, formatted
 
 if TYPE_CHECKING:
-    from batchhvd.cli.checkup import CheckResult
+    from batchhvd.cli.flows.checkup import CheckResult
 
 
 @click.command()
@@ -24,7 +24,7 @@ def doctor(context: CliContext, quick: bool, form: Format) -> None:
 
     Ends with exit code 1 if anything that the tutorial needs is missing.
     """
-    from batchhvd.cli import checkup as examination
+    from batchhvd.cli.flows import checkup as examination
 
     results = []
     for result in _watched(context, examination.glance() if quick else examination.examine()):

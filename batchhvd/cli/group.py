@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchhvd.cli.context import CliContext, with_context
-from batchhvd.cli.printing import shown
-from batchhvd.cli.verb import common, tags_option
+from batchhvd.cli.frame.context import CliContext, with_context
+from batchhvd.cli.frame.printing import shown
+from batchhvd.cli.frame.verb import common, tags_option
 
 if TYPE_CHECKING:
     from batchhvd import ResourceGroup

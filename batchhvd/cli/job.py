@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchhvd.cli.context import CliContext, Command, scope, with_context
-from batchhvd.cli.failure import end_as
-from batchhvd.cli.printing import Format, formatted, printed, shown
-from batchhvd.cli.verb import common
+from batchhvd.cli.frame.context import CliContext, Command, scope, with_context
+from batchhvd.cli.frame.failure import end_as
+from batchhvd.cli.frame.printing import Format, formatted, printed, shown
+from batchhvd.cli.frame.verb import common
 
 if TYPE_CHECKING:
     from batchhvd import FileEntry, Job, Verdict
@@ -74,7 +74,7 @@ def submit(
 
     A job that has ended is not started again unless --rerun or --replace says so.
     """
-    from batchhvd.cli.spec_file import job_spec, told
+    from batchhvd.cli.frame.spec_file import job_spec, told
 
     if rerun and replace:
         raise click.UsageError("give either --rerun or --replace")

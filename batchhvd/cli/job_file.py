@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchhvd.cli.context import CliContext, scope, with_context
+from batchhvd.cli.frame.context import CliContext, scope, with_context
+from batchhvd.cli.frame.printing import Format, formatted
 from batchhvd.cli.job import described
-from batchhvd.cli.printing import Format, formatted
 
 if TYPE_CHECKING:
     from batchhvd import Experiment
@@ -42,7 +42,7 @@ def plan(
     FILE is the job.json; group, workspace, experiment and cluster say where it would run. Ends with exit code 1 if
     the job would fail.
     """
-    from batchhvd.cli.spec_file import job_spec
+    from batchhvd.cli.frame.spec_file import job_spec
 
     spec = job_spec(context, file, group, account, mounts)
     on = context.workspace(group, workspace).cluster(cluster)
@@ -76,7 +76,7 @@ def _free_name(place: Experiment, name: str) -> str:
 def export(context: CliContext, file: str, engine: str, account: str | None) -> None:
     """Prints what an engine would run for a job.json."""
     from batchhvd import JobSpec
-    from batchhvd.cli.spec_file import spoken
+    from batchhvd.cli.frame.spec_file import spoken
 
     spec = spoken(lambda: JobSpec.read(file, account=account))
     command = [sys.executable, "-m", "batchhvd.service.job_script", "--engine", engine, "--name", Path(file).stem]

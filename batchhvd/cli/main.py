@@ -26,7 +26,7 @@ from batchhvd.cli import (
     tutorial,
     workspace,
 )
-from batchhvd.cli.context import CliContext
+from batchhvd.cli.frame.context import CliContext
 from batchhvd.errors import BatchHvdError, NotFoundError, SpecError, UnavailableError, WaitTimeoutError
 
 FAILED, WRONG, NOT_FOUND, UNAVAILABLE, TOO_LATE, INTERRUPTED = 1, 2, 3, 4, 5, 130

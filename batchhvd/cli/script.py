@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchhvd.cli.context import CliContext, with_context
-from batchhvd.cli.failure import described
+from batchhvd.cli.frame.context import CliContext, with_context
+from batchhvd.cli.frame.failure import described
 from batchhvd.cli.job import follow_log
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def run(
     run, shows its output and downloads what it writes to $AZ_BATCHAI_OUTPUT_RESULT. Put -- before arguments that are
     options of this command too.
     """
-    from batchhvd.cli.spec_file import told
+    from batchhvd.cli.frame.spec_file import told
 
     with told():
         session = context.session(engine)

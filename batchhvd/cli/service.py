@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchhvd.cli.context import CliContext, with_context
-from batchhvd.cli.printing import shown
+from batchhvd.cli.frame.context import CliContext, with_context
+from batchhvd.cli.frame.printing import shown
 
 if TYPE_CHECKING:
     from batchhvd import Experiment, Job

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchhvd.cli.context import CliContext, scope, with_context
-from batchhvd.cli.printing import shown
-from batchhvd.cli.verb import common
+from batchhvd.cli.frame.context import CliContext, scope, with_context
+from batchhvd.cli.frame.printing import shown
+from batchhvd.cli.frame.verb import common
 
 if TYPE_CHECKING:
     from batchhvd import FileEntry, FileShare
@@ -66,7 +66,7 @@ def upload(context: CliContext, name: str, source: str, to: str, group: str, acc
 
     Files found by a pattern keep their folders. Links to folders, and what is not a file, are left out and named.
     """
-    from batchhvd.cli.spec_file import told
+    from batchhvd.cli.frame.spec_file import told
 
     found = context.storage(group, account).share(name)
     with told(), _bar(context, source) as progress:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchhvd.cli.context import CliContext, scope, with_context
-from batchhvd.cli.printing import shown
-from batchhvd.cli.verb import common
+from batchhvd.cli.frame.context import CliContext, scope, with_context
+from batchhvd.cli.frame.printing import shown
+from batchhvd.cli.frame.verb import common
 
 if TYPE_CHECKING:
     from batchhvd import StorageAccount

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import click
 
-from batchhvd.cli.context import CliContext, with_context
+from batchhvd.cli.frame.context import CliContext, with_context
 
 
 @click.command()
@@ -36,7 +36,7 @@ def tutorial(context: CliContext, root: Path | None, script: Path | None, model:
 
     It starts the local service, creates all resources, trains, downloads the model, and deletes everything again.
     """
-    from batchhvd.cli import walkthrough as flow
+    from batchhvd.cli.flows import walkthrough as flow
 
     chosen = {"script": script, "model": model if model is not None else "" if script else None}
     given = {name: value for name, value in {**options, **chosen}.items() if value is not None}

@@ -13,7 +13,7 @@ Every node can read and write the task's folder. It is all that an engine and th
     mounts/            the job's mount root: one link per share
     node-<digest>.pyz  the node runner, as built by ``batchhvd.node.archive``
 
-``batchhvd.node.document`` describes the JSON files.
+``batchhvd.node.folder.document`` describes the JSON files.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from typing import Protocol
 from attrs import asdict, field, frozen
 
 from batchhvd.errors import EngineError
-from batchhvd.node.records import write_json
-from batchhvd.node.state import Launch, PreparationPlace, StallAction, StopReason, Word
+from batchhvd.node.folder.records import write_json
+from batchhvd.node.folder.state import Launch, PreparationPlace, StallAction, StopReason, Word
 
 __all__ = [
     "ENDED",

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from batchhvd.engines.base import Engine, Status, Task, TaskState, load
 from batchhvd.errors import EngineError
-from batchhvd.node import durable
+from batchhvd.node.folder import durable
 
 _MARK = "!"
 _PAUSE = 30.0  # seconds until an engine that could not be loaded is tried again

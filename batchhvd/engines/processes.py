@@ -22,12 +22,12 @@ from batchhvd.engines.base import Launch, Status, StopReason, Task, TaskState
 from batchhvd.engines.unchanged import Unchanged
 from batchhvd.errors import EngineError, EngineMissingError
 from batchhvd.node import archive
-from batchhvd.node.document import NodeRecord, ProcessRecord
-from batchhvd.node.durable import DamagedRecordError, is_count, is_ticks, read_record
+from batchhvd.node.folder.document import NodeRecord, ProcessRecord
+from batchhvd.node.folder.durable import DamagedRecordError, is_count, is_ticks, read_record
+from batchhvd.node.folder.records import has_ended, read_node, write_json
+from batchhvd.node.folder.state import NodeState
 from batchhvd.node.processes import send, ticks
-from batchhvd.node.records import has_ended, read_node, write_json
 from batchhvd.node.sandbox.libc import LINUX
-from batchhvd.node.state import NodeState
 
 
 class StarterRecord(ProcessRecord):

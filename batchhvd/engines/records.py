@@ -7,10 +7,10 @@ from pathlib import Path
 
 from batchhvd.engines.base import Status, TaskState
 from batchhvd.engines.unchanged import Unchanged
-from batchhvd.node.document import NodeRecord, StopRecord
+from batchhvd.node.folder.document import NodeRecord, StopRecord
+from batchhvd.node.folder.records import declare, has_ended, read_node, read_stop
+from batchhvd.node.folder.state import NodeState, StopReason
 from batchhvd.node.guard import complete
-from batchhvd.node.records import declare, has_ended, read_node, read_stop
-from batchhvd.node.state import NodeState, StopReason
 
 __all__ = ["complete", "declare", "nodes", "status", "stop"]
 

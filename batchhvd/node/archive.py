@@ -16,14 +16,14 @@ import sys
 import zipfile
 from pathlib import Path
 
-from batchhvd.node.durable import replace
+from batchhvd.node.folder.durable import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FOLDER = Path(__file__).parent
-_LEFT_OUT = ("__main__.py", "archive.py", "document.py")
+_LEFT_OUT = ("__main__.py", "archive.py", "folder/document.py")
 _STUBS = {
     "__main__.py": b"import sys\n\nfrom batchhvd.node.start import main\n\nsys.exit(main(sys.argv[1:]))\n",
     "batchhvd/__init__.py": b"",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from batchhvd.node.document import RankRecord
+    from batchhvd.node.folder.document import RankRecord
     from batchhvd.node.output import LogFile
 
 # What a rank of Horovod says that fails because another one is gone.

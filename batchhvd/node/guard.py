@@ -8,15 +8,15 @@ import signal
 import time
 from pathlib import Path
 
-from batchhvd.node.durable import DamagedRecordError
+from batchhvd.node.folder.durable import DamagedRecordError
+from batchhvd.node.folder.records import declare, has_ended, node_path, read_node, read_task, write_json
+from batchhvd.node.folder.state import NodeState, StopReason
 from batchhvd.node.output import LogFile
 from batchhvd.node.processes import end_all, leave_to_ranks, send
-from batchhvd.node.records import declare, has_ended, node_path, read_node, read_task, write_json
-from batchhvd.node.state import NodeState, StopReason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from batchhvd.node.document import NodeRecord
+    from batchhvd.node.folder.document import NodeRecord
 
 
 def guard(folder: Path, index: int, runner: int) -> int:

@@ -6,17 +6,17 @@ import contextlib
 import os
 import time
 
+from batchhvd.node.folder.records import declare, node_path, read_stop, write_json
+from batchhvd.node.folder.state import NodeState
 from batchhvd.node.output import LogFile
 from batchhvd.node.processes import ticks
-from batchhvd.node.records import declare, node_path, read_stop, write_json
-from batchhvd.node.state import NodeState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from batchhvd.node.document import NodeRecord, StopRecord
+    from batchhvd.node.folder.document import NodeRecord, StopRecord
 
 
 class Journal:

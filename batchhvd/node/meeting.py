@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchhvd.node.records import read_meeting, write_json
+from batchhvd.node.folder.records import read_meeting, write_json
 from batchhvd.node.rendezvous import (
     Rendezvous,
     interfaces,

@@ -8,13 +8,13 @@ import socket
 from pathlib import Path
 
 from batchhvd.node.child import Child
+from batchhvd.node.folder.records import has_ended, node_path, read_node, read_task
+from batchhvd.node.folder.state import NodeState, StopReason
 from batchhvd.node.journal import Journal
 from batchhvd.node.meeting import Meeting
 from batchhvd.node.output import LogFile, keep, moment
 from batchhvd.node.place import TaskPlace, expand, horovod_variables
 from batchhvd.node.processes import end_all
-from batchhvd.node.records import has_ended, node_path, read_node, read_task
-from batchhvd.node.state import NodeState, StopReason
 from batchhvd.node.supervisor import GRACE, FolderGoneError, StoppedError, Supervisor
 from batchhvd.node.watchdog import Watchdog
 

@@ -7,13 +7,13 @@ import re
 import shlex
 from pathlib import Path
 
-from batchhvd.node.state import Launch
+from batchhvd.node.folder.state import Launch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from batchhvd.node.document import TaskDocument
+    from batchhvd.node.folder.document import TaskDocument
 
 # Sources: Slurm's documentation of generic resources, NVIDIA's, AMD's and Intel's of their runtimes.
 _DEVICES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")

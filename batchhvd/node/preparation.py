@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 
 from batchhvd.node.child import Child
+from batchhvd.node.folder.state import PreparationPlace, StopReason
 from batchhvd.node.output import LogFile, TwinLog
 from batchhvd.node.processes import end_all
 from batchhvd.node.sandbox.layer import Layer, forget_old, layer_name
 from batchhvd.node.sandbox.mounting import mount, own_mounts, remove
 from batchhvd.node.sandbox.view import MachineView
-from batchhvd.node.state import PreparationPlace, StopReason
 from batchhvd.node.supervisor import StoppedError
 
 TYPE_CHECKING = False

@@ -8,11 +8,11 @@ import signal
 import sys
 from pathlib import Path
 
-from batchhvd.node.durable import DamagedRecordError
+from batchhvd.node.folder.durable import DamagedRecordError
+from batchhvd.node.folder.records import has_ended, read_node
 from batchhvd.node.guard import guard
 from batchhvd.node.node import Node
 from batchhvd.node.processes import adopt_orphans, die_with_parent
-from batchhvd.node.records import has_ended, read_node
 
 
 def main(arguments: list[str]) -> int:

@@ -9,9 +9,9 @@ import signal
 import socket
 import time
 
+from batchhvd.node.folder.state import StopReason
 from batchhvd.node.output import PARTIAL
 from batchhvd.node.processes import descendants, in_session, leave_to_ranks, send
-from batchhvd.node.state import StopReason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import signal
 import subprocess
 import time
 
+from batchhvd.node.folder.state import NodeState, StallAction, StopReason
 from batchhvd.node.processes import cpu_seconds, descendants, send, state
-from batchhvd.node.state import NodeState, StallAction, StopReason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

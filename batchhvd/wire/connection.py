@@ -17,10 +17,11 @@ from urllib.parse import urlsplit
 
 from azure.core.exceptions import AzureError, DeserializationError, HttpResponseError, SerializationError
 
-from batchhvd.errors import AccessDeniedError, SpecError, translate
+from batchhvd.errors import AccessDeniedError, SpecError
 from batchhvd.wire.facts.hosts import read_url
 from batchhvd.wire.local_service import read_endpoint, read_started
 from batchhvd.wire.loopback import LOOPBACK, LocalTransport, LoopbackBearer, TokenFile
+from batchhvd.wire.translation import translate
 from batchhvd.wire.waiting import Pace
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from batchhvd.cli import checkup
 from batchhvd.cli import main as cli
+from batchhvd.cli.flows import checkup
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 JOB = Path(__file__).parents[1] / "data" / "jobs" / "tutorial-4-nodes.json"

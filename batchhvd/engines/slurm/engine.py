@@ -34,7 +34,7 @@ from batchhvd.engines.slurm.submission import Submitter
 from batchhvd.engines.slurm.watch import JobWatch
 from batchhvd.errors import EngineBusyError, EngineError
 from batchhvd.node import archive
-from batchhvd.node.records import write_json
+from batchhvd.node.folder.records import write_json
 
 _AGAIN = 5.0  # seconds between two cancellations of the same job
 

@@ -11,9 +11,9 @@ from attrs import frozen
 
 from batchhvd.engines import records
 from batchhvd.engines.base import Status, StopReason, TaskState
-from batchhvd.node.document import NodeRecord
-from batchhvd.node.durable import DamagedRecordError, is_text, list_of, read_record
-from batchhvd.node.records import has_ended, read_node
+from batchhvd.node.folder.document import NodeRecord
+from batchhvd.node.folder.durable import DamagedRecordError, is_text, list_of, read_record
+from batchhvd.node.folder.records import has_ended, read_node
 
 
 class Submission(TypedDict):

@@ -18,7 +18,7 @@ from batchhvd.engines.slurm.commands import SlurmCommands
 from batchhvd.engines.slurm.run import claimed, read_submission
 from batchhvd.engines.slurm.watch import JobWatch
 from batchhvd.errors import EngineBusyError, EngineError
-from batchhvd.node import durable
+from batchhvd.node.folder import durable
 
 _SCRIPT = "job.sbatch"  # in a task's folder from before sbatch is called until it is known that it refused
 _GIVEN_UP = 124  # the exit code of a command that took too long

@@ -11,11 +11,11 @@ import pytest
 from attrs import field, frozen
 
 from batchhvd import errors
-from batchhvd.cli import checkup
 from batchhvd.cli import main as cli
-from batchhvd.cli import printing as output
 from batchhvd.cli.cluster import _key, nodes
-from batchhvd.cli.spec_file import told
+from batchhvd.cli.flows import checkup
+from batchhvd.cli.frame import printing as output
+from batchhvd.cli.frame.spec_file import told
 from batchhvd.spec.job import AutoScale
 
 DATA = Path(__file__).parents[2] / "data"

@@ -9,7 +9,7 @@ import pytest
 from attrs import frozen
 
 from batchhvd import Job, Reason
-from batchhvd.cli import failure
+from batchhvd.cli.frame import failure
 from batchhvd.errors import JobFailedError
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from batchhvd.cli import checkup, walkthrough
 from batchhvd.cli import main as cli
+from batchhvd.cli.flows import checkup, walkthrough
 
 
 def test_the_handler_of_sigterm_is_restored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

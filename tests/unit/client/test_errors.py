@@ -19,8 +19,8 @@ from batchhvd.errors import (
     ServiceError,
     ServiceRetiredError,
     UnavailableError,
-    translate,
 )
+from batchhvd.wire.translation import translate
 
 
 class Answer:

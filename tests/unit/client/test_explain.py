@@ -7,7 +7,7 @@ import pytest
 from attrs import evolve
 
 from batchhvd.advice.explain import ClusterFacts, JobFacts, Verdict, of_cluster, of_job, of_node
-from batchhvd.cli.failure import described
+from batchhvd.cli.frame.failure import described
 from batchhvd.resources.session import Session
 from batchhvd.service.status import verdict as page
 from batchhvd.wire.connection import Connection

@@ -14,7 +14,7 @@ from attrs import evolve
 
 from batchhvd.engines.base import Task
 from batchhvd.node import archive
-from batchhvd.node.records import declare, read_node
+from batchhvd.node.folder.records import declare, read_node
 from tests.support.waiting import until
 
 PYTHON = [sys.executable, "-I", "-S"]

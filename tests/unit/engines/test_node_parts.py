@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from batchhvd.engines import records
 from batchhvd.engines.base import Status, Task, TaskState
 from batchhvd.node import archive, place
-from batchhvd.node.document import NodeRecord, StopRecord, TaskDocument
+from batchhvd.node.folder.document import NodeRecord, StopRecord, TaskDocument
+from batchhvd.node.folder.records import declare
+from batchhvd.node.folder.state import Launch, NodeState, PreparationPlace, StallAction, StopReason, Word
 from batchhvd.node.output import LogFile, OutputPipe, last_lines, whole
 from batchhvd.node.place import TaskPlace, expand, horovod_variables
-from batchhvd.node.records import declare
 from batchhvd.node.rendezvous import Rendezvous, reachable, rendezvous_variables
 from batchhvd.node.sandbox.layer import layer_name
-from batchhvd.node.state import Launch, NodeState, PreparationPlace, StallAction, StopReason, Word
 from batchhvd.node.watchdog import missing_ranks
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from batchhvd.engines import records, unchanged
 from batchhvd.engines.unchanged import Unchanged
-from batchhvd.node.durable import DamagedRecordError
-from batchhvd.node.records import write_json
-from batchhvd.node.state import NodeState
+from batchhvd.node.folder.durable import DamagedRecordError
+from batchhvd.node.folder.records import write_json
+from batchhvd.node.folder.state import NodeState
 
 
 class Reader:

@@ -19,8 +19,8 @@ from batchhvd.engines.base import Status
 from batchhvd.engines.slurm.answers import SlurmJob, job_of, nodes_of, readable
 from batchhvd.engines.slurm.judge import judged
 from batchhvd.engines.slurm.run import SlurmRun
-from batchhvd.node import records
-from batchhvd.node.durable import DamagedRecordError
+from batchhvd.node.folder import records
+from batchhvd.node.folder.durable import DamagedRecordError
 from batchhvd.service.mounts import model as mounts
 from batchhvd.service.mounts import rules
 from batchhvd.service.scheduler import task as environment

@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchhvd.engines.base import Task
-from batchhvd.node import durable as node_durable
-from batchhvd.node import records
+from batchhvd.node.folder import durable as node_durable
+from batchhvd.node.folder import records
 from batchhvd.service import root_folder, tls
 from batchhvd.service.scheduler import manifest
 from batchhvd.service.store import durable

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from batchhvd.cli.context import CliContext
+from batchhvd.cli.frame.context import CliContext
 
 if TYPE_CHECKING:
     from batchhvd import JobSpec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from batchhvd.node.durable import (
+from batchhvd.node.folder.durable import (
     DamagedRecordError,
     create,
     is_code,
@@ -19,7 +19,7 @@ from batchhvd.node.durable import (
     replace,
     table_of,
 )
-from batchhvd.node.state import NodeState, StopReason
+from batchhvd.node.folder.state import NodeState, StopReason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeGuard
 
-    from batchhvd.node.document import MeetingRecord, NodeRecord, StopRecord, TaskDocument
+    from batchhvd.node.folder.document import MeetingRecord, NodeRecord, StopRecord, TaskDocument
 
 
 _PROCESS = is_object(pid=is_count, ticks=is_ticks)

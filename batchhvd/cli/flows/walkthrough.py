@@ -20,14 +20,14 @@ from rich.markup import escape
 
 import batchhvd
 from batchhvd import FileShare, Horovod, Job, JobSpec, ResourceGroup, Session
-from batchhvd.cli import checkup
-from batchhvd.cli.failure import described
+from batchhvd.cli.flows import checkup
+from batchhvd.cli.frame.failure import described
 from batchhvd.errors import BatchHvdError, JobFailedError, SpecError
 from batchhvd.logs.progress import Progress
 from batchhvd.views import terminal
 from batchhvd.wire import local_service
 
-SCRIPT = Path(__file__).parents[1] / "trainer" / "cifar_cnn_distributed.py"
+SCRIPT = Path(__file__).parents[2] / "trainer" / "cifar_cnn_distributed.py"
 MODEL = "keras_cifar10_trained_model.h5"
 DATASETS = ("digits", "cifar10")  # as in trainer/data.py, which needs the trainer's packages
 INTERRUPTED = 130  # the shell's code for Ctrl-C

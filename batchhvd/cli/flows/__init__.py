@@ -1,0 +1,1 @@
+"""What several steps in a row need: the tutorial and the doctor."""
