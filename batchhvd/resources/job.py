@@ -30,6 +30,7 @@ from batchhvd.wire.connection import AGAIN
 from batchhvd.wire.facts.documents import Body
 from batchhvd.wire.facts.output import without_notices
 from batchhvd.wire.facts.states import ENDED, JobState, WireWord
+from batchhvd.wire.facts.toolkits import kind_of
 from batchhvd.wire.models import Document, moment, wire
 from batchhvd.wire.reasons import Reason, reasons
 from batchhvd.wire.waiting import Report, wait_until
@@ -269,7 +270,8 @@ class Job(Resource):
             NotFoundError: the job does not exist.
         """
         self.refresh()
-        task = (self._document.get("properties") or {}).get("horovodSettings") or {}
+        properties = self._document.get("properties") or {}
+        task = properties.get(kind_of(properties)) or {}
         facts = JobFacts(
             id=self.id,
             name=self.name,

@@ -10,6 +10,8 @@ class NewerTask(TypedDict, total=False):
 
     literal: list[str]
     grace: float | None
+    roles: list[str]
+    commands: dict[str, str]
 
 
 class TaskDocument(NewerTask):
@@ -69,6 +71,7 @@ class BegunRecord(TypedDict, total=False):
 
     ticks: int | None
     guard: ProcessRecord
+    ports: list[int]
 
 
 class NodeRecord(BegunRecord):
@@ -104,7 +107,13 @@ class StopRecord(StalledStop):
     tail: list[str]
 
 
-class MeetingRecord(TypedDict):
+class NewerMeeting(TypedDict, total=False):
+    """What ``rendezvous.json`` contains only for PyTorch: the port that is kept free for its first rank."""
+
+    master: int
+
+
+class MeetingRecord(NewerMeeting):
     """``rendezvous.json``: the addresses at which node 0 serves Horovod's rendezvous, and the name of that server."""
 
     addresses: list[str]

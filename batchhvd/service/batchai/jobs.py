@@ -20,10 +20,10 @@ from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.documents import JobProperties
 from batchhvd.service.store.job import PrivateJobFields, StoredJob
 from batchhvd.service.store.records import Document, Record
+from batchhvd.wire.facts import toolkits, vm_sizes
 from batchhvd.wire.facts.states import JobState, ProvisioningState
-from batchhvd.wire.facts.toolkits import TOOL_TYPES
+from batchhvd.wire.facts.toolkits import TOOL_TYPES, WITHOUT_PROCESS_COUNT
 
-RUNNABLE = ("horovodSettings", "customMpiSettings", "customToolkitSettings")
 MOST_RANKS = 10_000
 _WEEK = {"maxWallClockTime": "P7D"}
 
@@ -79,7 +79,7 @@ def _cluster(here: Here, id: str) -> StoredCluster | None:
 def _complete(properties: Document) -> JobProperties:
     kind = next(name for name in TOOL_TYPES if name in properties)
     toolkit = dict(properties[kind])
-    if kind not in ("customToolkitSettings", "tensorFlowSettings", "caffe2Settings"):
+    if kind not in WITHOUT_PROCESS_COUNT:
         toolkit.setdefault("processCount", properties["nodeCount"])
     constraints = {**_WEEK, **properties.get("constraints", {})}
     completed = {**properties, kind: toolkit, "toolType": TOOL_TYPES[kind], "constraints": constraints}
@@ -113,12 +113,12 @@ def _toolkit_problems(properties: Document) -> list[Problem]:
     if len(given) != 1:
         names = ", ".join(given) or "none"
         return [Problem("/properties", f"must hold exactly one of {', '.join(TOOL_TYPES)}; it holds: {names}")]
-    kind, at = given[0], f"/properties/{given[0]}"
-    if kind not in RUNNABLE:
-        return [Problem(at, f"is not supported here: {kind} jobs; use one of {', '.join(RUNNABLE)}")]
-    if kind == "customToolkitSettings" and not properties[kind].get("commandLine"):
-        return [Problem(f"{at}/commandLine", "is missing")]
-    return _count_problems(properties, kind)
+    return _count_problems(properties, given[0]) or _block_problems(properties, given[0])
+
+
+def _block_problems(properties: Document, kind: str, gpus: int | None = None) -> list[Problem]:
+    found = toolkits.faults(kind, properties[kind], properties["nodeCount"], gpus)
+    return [Problem(f"/properties/{kind}/{name}".rstrip("/"), text) for name, text in found]
 
 
 def _count_problems(properties: Document, kind: str) -> list[Problem]:
@@ -138,8 +138,15 @@ def _problems(here: Here, properties: JobProperties, cluster: StoredCluster | No
     found += volumes + mount_rules.variable_problems(properties, "/properties")
     if not found and cluster is not None:
         known = mounts.every(properties, cluster.properties)
+        found += _worker_problems(properties, cluster)
         found += mount_rules.directory_problems(properties, known, "/properties")
     return found
+
+
+def _worker_problems(properties: JobProperties, cluster: StoredCluster) -> list[Problem]:
+    """Returns what the size of the cluster's nodes forbids."""
+    gpus = vm_sizes.size(cluster.properties["vmSize"]).gpus
+    return _block_problems({**properties}, toolkits.kind_of({**properties}), gpus)
 
 
 def _cluster_problems(properties: JobProperties, cluster: StoredCluster | None) -> list[Problem]:
