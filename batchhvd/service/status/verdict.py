@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TypedDict
 
 from batchhvd.service.store.documents import ErrorDocument, ExecutionInfo, JobProperties
+from batchhvd.wire.facts import additions
 from batchhvd.wire.facts.causes import CAUSE_OF_CODE, GONE_WITH_THE_SERVICE, REMEDIES, Cause, Code
 from batchhvd.wire.facts.output import without_notices
 from batchhvd.wire.facts.states import JobState
@@ -49,7 +50,7 @@ def of_job(properties: JobProperties, restarted: str = "") -> JobVerdict:
         restarted: when the service was last started, in the form that the document's times have; "" when unknown.
     """
     state, info = properties["executionState"], properties.get("executionInfo") or {}
-    errors = info.get("errors") or []
+    errors: list[ErrorDocument] = list(additions.told_errors(properties))
     if not errors or state == JobState.SUCCEEDED:
         plain = _plain(state, properties.get("nodeCount", 1), info.get("exitCode"))
         return {**plain, "evidence": [f"before that: {error['message']}" for error in errors]}
