@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from batchhvd.resources.session import Session, connect, local
     from batchhvd.resources.share import FileShare
     from batchhvd.resources.storage_account import StorageAccount
+    from batchhvd.resources.sweep import Sweep
+    from batchhvd.resources.trial import Trial
     from batchhvd.resources.workspace import Workspace
     from batchhvd.spec.cluster import AutoScale, ClusterSpec
     from batchhvd.spec.job import (
@@ -91,7 +93,9 @@ _LAZY = {
     "ResourceGroup": "resources.group",
     "Session": "resources.session",
     "StorageAccount": "resources.storage_account",
+    "Sweep": "resources.sweep",
     "Transfer": "transfer.copy",
+    "Trial": "resources.trial",
     "Verdict": "advice.explain",
     "Volume": "spec.job",
     "Workspace": "resources.workspace",
@@ -142,7 +146,9 @@ __all__ = [
     "Session",
     "SpecError",
     "StorageAccount",
+    "Sweep",
     "Transfer",
+    "Trial",
     "UnavailableError",
     "Verdict",
     "Volume",

@@ -23,6 +23,7 @@ from batchhvd.cli import (
     service,
     share,
     storage,
+    sweep,
     tutorial,
     workspace,
 )
@@ -88,6 +89,7 @@ for command in (
     storage.storage,
     share.share,
     job.job,
+    sweep.sweep,
 ):
     main_group.add_command(command)
 

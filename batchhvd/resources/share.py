@@ -215,6 +215,13 @@ class FileShare(Resource):
         with self._asking(f"asked for {path!r}"):
             yield from self._client().get_file_client(path).download_file().chunks()
 
+    def _put(self, path: str, content: bytes) -> None:
+        """Writes a small file, so that the old or the new content is there whole at any moment."""
+        with self._asking(f"given {path!r}"):
+            new = self._client().get_file_client(f"{path}.new")
+            new.upload_file(content)
+            new.rename_file(path, overwrite=True)
+
     def _send(
         self,
         files: list[tuple[Path, str]],
