@@ -27,7 +27,8 @@ ARROWS = {
     "cli.flows": "cli.frame batchhvd resources views logs wire wire.facts",
     "cli.frame": "batchhvd resources views logs wire wire.facts",
     "batchhvd": "",
-    "resources": "advice views logs transfer spec wire wire.facts",
+    "resources": "advice functions views logs transfer spec wire wire.facts",
+    "functions": "",
     "views": "logs wire.facts",
     "advice": "spec wire wire.facts",
     "transfer": "wire",
@@ -200,6 +201,7 @@ def test_importing_the_package_loads_little() -> None:
         "torch",
         "starlette",
         "uvicorn",
+        "cloudpickle",
         "horovod",
         "tenacity",
     }
