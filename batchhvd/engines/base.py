@@ -90,6 +90,7 @@ class Task:
             None to never do so.
         stall_action: a ``StallAction``: ``"warn"`` writes their stacks into the execution log, ``"stop"`` ends the task
             after that.
+        setup: whether it sets up a node of a cluster: its logs have other names then (``node/log_names.py``).
         grace: seconds between SIGTERM and SIGKILL when the ranks are ended, or None for the node runner's own choice.
         attempt: 1 for the first run, 2 after one requeue, and so on.
         options: the engine's own settings, such as Slurm's partition; an engine rejects those it does not know.
@@ -113,6 +114,7 @@ class Task:
     wall_seconds: float | None = None
     stall_seconds: float | None = None
     stall_action: str = StallAction.WARN
+    setup: bool = False
     grace: float | None = None
     attempt: int = 1
     options: Mapping[str, str] = field(factory=dict)
