@@ -11,7 +11,7 @@ import pytest
 
 from batchhvd.service.http import limits
 
-REPOSITORY = Path(__file__).parents[3]
+REPOSITORY = Path(__file__).parents[2]
 PAGE = (REPOSITORY / "docs" / "security.md").read_text(encoding="utf-8")
 TESTS = {
     node.name
