@@ -16,7 +16,7 @@ from attrs import define, evolve, field
 
 from batchhvd.errors import ConflictError, NotFoundError
 from batchhvd.resources.base import Parent, Resource
-from batchhvd.resources.file_entry import FileEntry
+from batchhvd.resources.values.file_entry import FileEntry
 from batchhvd.spec.mounts import Mount
 from batchhvd.transfer import copy as transfer
 from batchhvd.transfer.copy import Transfer

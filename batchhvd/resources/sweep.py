@@ -11,10 +11,10 @@ from attrs import define, evolve, field
 from batchhvd.errors import ConflictError, SpecError
 from batchhvd.resources import runs, sweep_record
 from batchhvd.resources.job import Job
-from batchhvd.resources.metrics import Metrics
 from batchhvd.resources.storage_account import find_account
 from batchhvd.resources.sweep_record import Definition
 from batchhvd.resources.trial import Trial, TrialState, state_of
+from batchhvd.resources.values.metrics import Metrics
 from batchhvd.sweeps import Point
 from batchhvd.sweeps.template import check, fill
 from batchhvd.wire.waiting import Pace, Report, wait_until

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from batchhvd.errors import SpecError
-from batchhvd.resources.metrics import Metrics
+from batchhvd.resources.values.metrics import Metrics
 from batchhvd.wire.facts.causes import Code
 from batchhvd.wire.facts.states import ENDED, JobState, WireWord
 
