@@ -24,6 +24,7 @@ from batchhvd.cli import (
     service,
     share,
     storage,
+    sweep,
     tutorial,
     workspace,
 )
@@ -90,6 +91,7 @@ for command in (
     storage.storage,
     share.share,
     job.job,
+    sweep.sweep,
 ):
     main_group.add_command(command)
 

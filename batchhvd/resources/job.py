@@ -20,9 +20,9 @@ from batchhvd.logs.stream import LogStream
 from batchhvd.resources import preparation, runs
 from batchhvd.resources.base import Operations, Resource
 from batchhvd.resources.cluster import Cluster
-from batchhvd.resources.file_entry import FileEntry, output_entry
-from batchhvd.resources.job_log import JobLog
-from batchhvd.resources.metrics import Metrics
+from batchhvd.resources.values.file_entry import FileEntry, output_entry
+from batchhvd.resources.values.job_log import JobLog
+from batchhvd.resources.values.metrics import Metrics
 from batchhvd.spec.job import JobSpec
 from batchhvd.transfer.checksum import usable
 from batchhvd.transfer.selection import target_here

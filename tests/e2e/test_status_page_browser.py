@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from batchhvd import CustomToolkit, JobSpec
-from batchhvd.resources.metrics import Metrics
+from batchhvd.resources.values.metrics import Metrics
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

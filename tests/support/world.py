@@ -160,7 +160,7 @@ class World:
         }
         if not any(kind.endswith("Settings") for kind in properties):
             properties["customToolkitSettings"] = {"commandLine": "true"}
-        own = {"uuid": unique, "keys": {"acc": "a2V5"}, "secrets": {}, "warnings": []}
+        own = {"uuid": unique, "keys": {"acc": "a2V5"}, "secrets": {}, "warnings": [], "outputs": "outputs"}
         return self._put(f"{EXPERIMENT}/jobs/{name}", "jobs", EXPERIMENT, body | properties, own | (private or {}))
 
     def _put(self, id: str, type: str, parent: str, properties: Any, private: Any = None) -> Record:

@@ -61,7 +61,7 @@ def test_a_field_that_is_unknown_is_reported_in_the_jobs_log(place: Place, servi
     answer = service.call("PUT", f"{base}/experiments/e/jobs/j", document)  # the client drops what it does not know
     assert answer.status_code == 200 and "type" not in answer.json()["properties"]["outputDirectories"][0]
     poll(ended(place, "j"))
-    [log] = [file for file in place.files("j") if file.name.startswith("execution-")]
+    [log] = [file for file in place.files("j") if file.name == "execution.log"]
     text = fetch(log.download_url).decode()
     assert text.count("/properties/outputDirectories/0/type") == 1 == text.count("/properties/toolType")
 

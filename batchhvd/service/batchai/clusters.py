@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
@@ -47,7 +48,8 @@ def create(here: Here, ask: Ask) -> Answer:
 
 def _placed(setup: Document, id: str) -> Document:
     """Returns a node setup that tells where its task's output is, relative to the prefix."""
-    return {**setup, "setupTask": {**setup["setupTask"], "stdOutErrPathSuffix": mounts.segment(id, "setuptask")}}
+    suffix = mounts.segment(id, str(uuid.uuid4()))  # a cluster of the same name has other logs
+    return {**setup, "setupTask": {**setup["setupTask"], "stdOutErrPathSuffix": suffix}}
 
 
 def _complete(properties: Document) -> ClusterProperties:

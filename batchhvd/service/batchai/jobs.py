@@ -67,6 +67,7 @@ def _made(
         "asked": _asked(properties),
         "warnings": list(warnings),
         "queued": here.now(),
+        "outputs": mounts.OUTPUTS,
     }
     return document, private
 

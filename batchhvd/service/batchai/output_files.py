@@ -84,11 +84,12 @@ def output_directory(here: Here, job: StoredJob, id: str) -> tuple[str, str, str
     """
     properties = job.properties
     segment = properties["jobOutputDirectoryPathSegment"]
-    prefix, suffix = properties["stdOutErrPathPrefix"], "stdouterr"
-    if id != "stdouterr":
+    if id == "stdouterr":
+        prefix, place = properties["stdOutErrPathPrefix"], f"{segment}/stdouterr"
+    else:
         entry = _output(properties, id)
-        prefix, suffix = entry["pathPrefix"], entry.get("pathSuffix", "")
-    return _place(here, properties, "/".join([prefix.rstrip("/"), segment, suffix.strip("/")]))
+        prefix, place = entry["pathPrefix"], mounts.output_place(segment, job.outputs, entry.get("pathSuffix", ""))
+    return _place(here, properties, f"{prefix.rstrip('/')}/{place}")
 
 
 def _output(properties: JobProperties, id: str) -> OutputEntry:

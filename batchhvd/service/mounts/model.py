@@ -17,6 +17,10 @@ _BIND = (["mount", "--bind"], ["mount", "-B"], ["mount", "-o", "bind"], ["mount"
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))(?=/|$)")
 
 
+OUTPUTS = "outputs"
+"""The folder in a job's segment that holds its output directories. Source: recordings of the real service."""
+
+
 @frozen
 class MountPoint:
     """One mounted share.
@@ -119,6 +123,17 @@ def below(path: str, mounts: list[MountPoint]) -> tuple[MountPoint, str] | None:
         if mount.root == root and (place == mount.path or place.startswith(mount.path + "/")):
             return mount, place[len(mount.path) :].lstrip("/")
     return None
+
+
+def output_place(segment: str, outputs: str, suffix: str) -> str:
+    """Returns the path of an output directory below its prefix.
+
+    Args:
+        segment: the job's ``jobOutputDirectoryPathSegment``.
+        outputs: the folder there that holds the output directories, "" when the segment itself does.
+        suffix: the directory's ``pathSuffix``, "" for the folder itself.
+    """
+    return posixpath.join(segment, outputs, suffix.strip("/")).rstrip("/")
 
 
 def segment(id: str, last: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import posixpath
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -125,7 +124,7 @@ def build(cluster: StoredCluster, name: str, targets: Mapping[MountPoint, Path],
     prefix = job_task.locate(setup["stdOutErrPathPrefix"], targets)
     if prefix is None:
         raise ValueError(f"stdOutErrPathPrefix lies on no mount of the cluster: {setup['stdOutErrPathPrefix']}")
-    logs = prefix / suffix(cluster.id)
+    logs = prefix / setup.get("stdOutErrPathSuffix", mounts.segment(cluster.id, "setuptask"))
     task = Task(
         name=f"setup-{name}",
         folder=str(folder),
@@ -140,15 +139,10 @@ def build(cluster: StoredCluster, name: str, targets: Mapping[MountPoint, Path],
         literal=job_task.LITERAL,
         secrets=cluster.secrets,
         logs=str(logs),
+        setup=True,
         options=site.options,
     )
     return TaskLayout(task, {folder / "cluster" / mount.path: target for mount, target in targets.items()}, (logs,))
-
-
-def suffix(cluster: str) -> str:
-    """Returns the part of a setup task's log directory that keeps this cluster's logs apart."""
-    parts = cluster.strip("/").split("/")
-    return posixpath.join(parts[1], parts[3], *parts[6:], "setuptask")
 
 
 def _unusable(name: str, message: str, *, again: bool = False) -> Callable[[StoredCluster], StoredCluster]:

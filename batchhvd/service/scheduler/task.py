@@ -79,7 +79,7 @@ def build(
     """
     properties = job.properties
     launch, command, script = _command(properties, site)
-    outputs = output_directories(properties, targets)
+    outputs = output_directories(job, targets)
     variables = dict(_variables(job, cluster, attempt, site))
     task = Task(
         name=re.sub(r"[^\w.-]", "-", job.name, flags=re.ASCII),
@@ -112,16 +112,16 @@ def mounts_of(job: JobProperties, cluster: ClusterProperties) -> list[MountPoint
     return mounts.every(job, cluster)
 
 
-def output_directories(properties: JobProperties, targets: Mapping[MountPoint, Path]) -> dict[str, Path]:
+def output_directories(job: StoredJob, targets: Mapping[MountPoint, Path]) -> dict[str, Path]:
     """Returns the path of each output directory by its id; ``stdouterr`` holds the logs.
 
     Raises:
         ValueError: a prefix is on no mount; the message is the prefix.
     """
-    segment = properties["jobOutputDirectoryPathSegment"]
+    properties, segment = job.properties, job.properties["jobOutputDirectoryPathSegment"]
     found = {"stdouterr": _resolve(properties["stdOutErrPathPrefix"], targets) / segment / "stdouterr"}
     for entry in properties.get("outputDirectories", ()):
-        place = posixpath.join(segment, entry.get("pathSuffix", "").strip("/"))
+        place = mounts.output_place(segment, job.outputs, entry.get("pathSuffix", ""))
         found[entry["id"]] = _resolve(entry["pathPrefix"], targets) / place
     return found
 
@@ -236,8 +236,8 @@ def _variables(job: StoredJob, cluster: ClusterProperties, attempt: Attempt, sit
     for entry in properties.get("inputDirectories", ()):
         yield f"AZ_BATCHAI_INPUT_{entry['id']}", entry["path"]
     for output in properties.get("outputDirectories", ()):
-        path = posixpath.join(output["pathPrefix"], segment, output.get("pathSuffix", "").strip("/")).rstrip("/")
-        yield f"AZ_BATCHAI_OUTPUT_{output['id']}", path
+        place = mounts.output_place(segment, job.outputs, output.get("pathSuffix", ""))
+        yield f"AZ_BATCHAI_OUTPUT_{output['id']}", posixpath.join(output["pathPrefix"], place)
     yield from ((name, value) for name, value in _own(properties).items() if not allowed(name, value))
 
 

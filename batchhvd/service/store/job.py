@@ -30,6 +30,7 @@ class PrivateJobFields(TypedDict):
     asked: Document
     warnings: list[str]
     queued: float
+    outputs: str
 
 
 @frozen
@@ -179,6 +180,11 @@ class StoredJob(RecordValue):
     def uuid(self) -> str:
         """The name of the folder that holds its tasks."""
         return str(self.record.private["uuid"])
+
+    @property
+    def outputs(self) -> str:
+        """The folder of its output directories, relative to their segment; "" in old records: the segment itself."""
+        return str(self.record.private.get("outputs", ""))
 
     @property
     def warnings(self) -> tuple[str, ...]:

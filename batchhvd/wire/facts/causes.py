@@ -123,7 +123,7 @@ REMEDIES: Mapping[Cause, Remedy] = {
     ),
     Cause.PREPARATION_FAILED: Remedy(
         f"correct JobSpec.preparation, then {_AGAIN.python}",
-        "read stderr-job_prep-*.txt (batchhvd job files NAME lists it, batchhvd job logs NAME -f … shows it), "
+        "read stderr-job_prep*.txt (batchhvd job files NAME lists it, batchhvd job logs NAME -f … shows it), "
         f"correct the preparation's command, then {_AGAIN.shell}",
     ),
     Cause.RANK_FAILED: Remedy(
@@ -154,8 +154,8 @@ REMEDIES: Mapping[Cause, Remedy] = {
     Cause.HOROVOD_MISSING: _INSTALL,
     Cause.HOROVOD_BROKEN: _INSTALL,
     Cause.ENGINE_FAILED: Remedy(
-        f"read the execution-*.log files of job.files() and the service's log, then {_AGAIN.python}",
-        f"read the execution-*.log files (batchhvd job files NAME) and the service's log, then {_AGAIN.shell}",
+        f"read the execution*.log files of job.files() and the service's log, then {_AGAIN.python}",
+        f"read the execution*.log files (batchhvd job files NAME) and the service's log, then {_AGAIN.shell}",
     ),
     Cause.DISK_FULL: Remedy(
         f"free space on the disk of the service's folder, such as by deleting finished jobs; then {_AGAIN.python}",
