@@ -175,6 +175,9 @@ class Engine(Protocol):
     those that currently accept no tasks, each with its state and the reason, in the engine's words. An engine that
     hands tasks to somebody else may also have ``find(folder: str) -> str | None``: the handle of a task whose handle
     was not stored, or None if nothing of it was ever accepted.
+    An engine whose nodes can be entered has ``entrance(handle: str, index: int, *, terminal: bool = False) ->
+    list[str]``: the words that, put before a command line, run it in a node of a run, with the files and the variables
+    of its ranks (``batchhvd.node.enter``); ``terminal`` says whether the command's input and output are a terminal.
     """
 
     def nodes(self) -> int:
