@@ -196,6 +196,7 @@ class ClusterProperties(TypedDict, total=False):
     """A cluster's ``properties``."""
 
     vmSize: str
+    virtualMachineConfiguration: Document
     vmPriority: str
     scaleSettings: ScaleSettings
     nodeSetup: NodeSetup
