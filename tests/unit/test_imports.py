@@ -56,6 +56,8 @@ ARROWS = {
     "node": "node.folder node.sandbox",
     "node.folder": "",
     "node.sandbox": "",
+    "testing": "batchhvd resources service service.files service.files.protocol service.http service.store engines "
+    "wire wire.facts",
     "errors": "",
     "_version": "",
     "trainer": "trainer.hvd",
