@@ -10,6 +10,7 @@ class NewerTask(TypedDict, total=False):
 
     literal: list[str]
     grace: float | None
+    setup: bool
 
 
 class TaskDocument(NewerTask):
