@@ -11,10 +11,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from batchhvd.errors import ServiceError
 from batchhvd.service.files import route
-from batchhvd.service.files.protocol.request import Request, read
-from batchhvd.service.files.protocol.response import error_response
-from batchhvd.service.files.transport import read_body, send_response
 from batchhvd.service.http.incoming import CUT
+from batchhvd.service.storage.protocol.request import Request, read
+from batchhvd.service.storage.protocol.response import error_response
+from batchhvd.service.storage.transport import read_body, send_response
 
 KINDS = ("throttle", "server_busy", "cut", "slow")
 POINTS = ("request", "answer")
