@@ -15,6 +15,7 @@ import click
 from batchhvd._version import __version__
 from batchhvd.cli import (
     cluster,
+    compare,
     doctor,
     group,
     job,
@@ -90,6 +91,7 @@ for command in (
     share.share,
     job.job,
     sweep.sweep,
+    compare.compare,
 ):
     main_group.add_command(command)
 
