@@ -62,6 +62,8 @@ ARROWS = {
     "node": "node.folder node.sandbox",
     "node.folder": "",
     "node.sandbox": "",
+    "testing": "batchhvd resources service service.files service.http service.storage service.storage.protocol "
+    "service.store engines wire wire.facts",
     "errors": "",
     "_version": "",
     "trainer": "trainer.hvd",
