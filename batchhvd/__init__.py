@@ -40,14 +40,16 @@ if TYPE_CHECKING:
     from batchhvd.resources.cluster import Cluster, NodeCounts
     from batchhvd.resources.distributed import DistributedFunction, distributed
     from batchhvd.resources.experiment import Experiment
-    from batchhvd.resources.file_entry import FileEntry
     from batchhvd.resources.function_future import FunctionFuture
     from batchhvd.resources.group import ResourceGroup
     from batchhvd.resources.job import Job
-    from batchhvd.resources.metrics import Metrics
     from batchhvd.resources.session import Session, connect, local
     from batchhvd.resources.share import FileShare
     from batchhvd.resources.storage_account import StorageAccount
+    from batchhvd.resources.sweep import Sweep
+    from batchhvd.resources.trial import Trial
+    from batchhvd.resources.values.file_entry import FileEntry
+    from batchhvd.resources.values.metrics import Metrics
     from batchhvd.resources.workspace import Workspace
     from batchhvd.spec.cluster import AutoScale, ClusterSpec
     from batchhvd.spec.job import (
@@ -75,7 +77,7 @@ _LAZY = {
     "CustomToolkit": "spec.job",
     "DistributedFunction": "resources.distributed",
     "Experiment": "resources.experiment",
-    "FileEntry": "resources.file_entry",
+    "FileEntry": "resources.values.file_entry",
     "FileShare": "resources.share",
     "FunctionFuture": "resources.function_future",
     "Horovod": "spec.job",
@@ -84,7 +86,7 @@ _LAZY = {
     "JobSpec": "spec.job",
     "Listing": "resources.base",
     "LogStream": "logs.stream",
-    "Metrics": "resources.metrics",
+    "Metrics": "resources.values.metrics",
     "Mount": "spec.job",
     "NodeCounts": "resources.cluster",
     "OtherToolkit": "spec.job",
@@ -96,7 +98,9 @@ _LAZY = {
     "ResourceGroup": "resources.group",
     "Session": "resources.session",
     "StorageAccount": "resources.storage_account",
+    "Sweep": "resources.sweep",
     "Transfer": "transfer.copy",
+    "Trial": "resources.trial",
     "Verdict": "advice.explain",
     "Volume": "spec.job",
     "Workspace": "resources.workspace",
@@ -151,7 +155,9 @@ __all__ = [
     "Session",
     "SpecError",
     "StorageAccount",
+    "Sweep",
     "Transfer",
+    "Trial",
     "UnavailableError",
     "Verdict",
     "Volume",

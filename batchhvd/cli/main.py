@@ -15,8 +15,10 @@ import click
 from batchhvd._version import __version__
 from batchhvd.cli import (
     cluster,
+    compare,
     doctor,
     group,
+    init,
     job,
     job_file,
     script,
@@ -24,6 +26,7 @@ from batchhvd.cli import (
     settings,
     share,
     storage,
+    sweep,
     tutorial,
     workspace,
 )
@@ -83,6 +86,7 @@ for command in (
     tutorial.tutorial,
     doctor.doctor,
     settings.config,
+    init.init,
     script.run,
     job_file.plan,
     job_file.export,
@@ -93,6 +97,8 @@ for command in (
     storage.storage,
     share.share,
     job.job,
+    sweep.sweep,
+    compare.compare,
 ):
     main_group.add_command(command)
 

@@ -13,8 +13,8 @@ from batchhvd.errors import JobFailedError, NotFoundError
 from batchhvd.functions import packing
 from batchhvd.functions.__main__ import OUTPUT, RETURNED
 from batchhvd.resources import quick_run
-from batchhvd.resources.file_entry import FileEntry
 from batchhvd.resources.job import RESULT, Job
+from batchhvd.resources.values.file_entry import FileEntry
 from batchhvd.spec.job import Horovod, JobSpec, OutputDirectory
 from batchhvd.transfer.code import read_folder
 from batchhvd.wire.facts.states import ENDED, JobState

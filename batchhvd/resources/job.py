@@ -20,13 +20,14 @@ from batchhvd.logs.stream import LogStream
 from batchhvd.resources import preparation, runs
 from batchhvd.resources.base import Operations, Resource
 from batchhvd.resources.cluster import Cluster
-from batchhvd.resources.file_entry import FileEntry, output_entry
-from batchhvd.resources.job_log import JobLog
-from batchhvd.resources.metrics import Metrics
+from batchhvd.resources.values.file_entry import FileEntry, output_entry
+from batchhvd.resources.values.job_log import JobLog
+from batchhvd.resources.values.metrics import Metrics
 from batchhvd.spec.job import JobSpec
 from batchhvd.transfer.checksum import usable
 from batchhvd.transfer.selection import target_here
 from batchhvd.wire.connection import AGAIN
+from batchhvd.wire.facts import additions
 from batchhvd.wire.facts.documents import Body
 from batchhvd.wire.facts.output import without_notices
 from batchhvd.wire.facts.states import ENDED, JobState, WireWord
@@ -83,6 +84,7 @@ class Job(Resource):
     errors: tuple[Reason, ...] = field(init=False)
 
     _prepared: bool = field(default=False, init=False)
+    _phase: str = field(default="", init=False)
 
     kind: ClassVar[str] = "job"
     _plural: ClassVar[str] = "jobs"
@@ -141,6 +143,7 @@ class Job(Resource):
         """Returns the job's last known state in a few words; of a job that is being prepared, what with."""
         preparing = "" if self._prepared else preparation.phase(self)
         self._prepared = self._prepared or (self.state != JobState.QUEUED and preparing == "")
+        self._phase = preparing or ""
         if preparing:
             return f"{self.state}, {preparing}"
         return f"{self.state}, {self.errors[0]}" if self.errors and self.state == JobState.QUEUED else self.state
@@ -356,13 +359,24 @@ class Job(Resource):
         execution = properties.get("executionInfo") or {}
         self.state = JobState.read(str(properties.get("executionState") or ""))
         self.exit_code = execution.get("exitCode")
-        self.started = moment(execution.get("startTime"))
+        self.started = moment(execution.get("startTime")) if additions.ran(properties) else None
         self.ended = moment(execution.get("endTime"))
-        self.errors = reasons(execution.get("errors") or ())
+        self.errors = reasons(additions.told_errors(properties))
         return super()._load(document)
 
     def _facts(self) -> dict[str, object]:
-        return {"state": self.state, "exit_code": self.exit_code}
+        return {"state": f"{self.state}, {self._phase}" if self._phase else self.state, "exit_code": self.exit_code}
+
+    def _repr_html_(self) -> str:
+        if self._document and self.state == JobState.RUNNING:
+            self.describe()  # looks whether it is being prepared
+        return super()._repr_html_()
+
+    def _where(self) -> dict[str, object]:
+        return runs.where(self)
+
+    def _details(self) -> dict[str, object]:
+        return runs.details(self)
 
     def _reasons(self) -> list[str]:
         return [str(reason) for reason in self.errors]

@@ -23,7 +23,7 @@ from datetime import datetime
 from pathlib import Path
 
 from attrs import frozen
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from batchhvd.service import server
 from batchhvd.service.files.app import Files
@@ -45,12 +45,12 @@ class Emulator:
     """The file service as an application that refuses other hosts' names and can tell what it answers.
 
     Attributes:
-        files: the file service.
+        files: the file service, or something in front of it.
         any_host: whether it listens on more than the loopback interface, by names that it cannot know.
         silent: whether requests are not shown.
     """
 
-    files: Files
+    files: ASGIApp
     any_host: bool
     silent: bool
 
