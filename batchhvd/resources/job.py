@@ -27,6 +27,7 @@ from batchhvd.spec.job import JobSpec
 from batchhvd.transfer.checksum import usable
 from batchhvd.transfer.selection import target_here
 from batchhvd.wire.connection import AGAIN
+from batchhvd.wire.facts import additions
 from batchhvd.wire.facts.documents import Body
 from batchhvd.wire.facts.output import without_notices
 from batchhvd.wire.facts.states import ENDED, GoalWord, JobState, JobStateWord, WireWord
@@ -360,9 +361,9 @@ class Job(Resource):
         execution = properties.get("executionInfo") or {}
         self.state = cast("JobState", JobState.read(str(properties.get("executionState") or "")))
         self.exit_code = execution.get("exitCode")
-        self.started = moment(execution.get("startTime"))
+        self.started = moment(execution.get("startTime")) if additions.ran(properties) else None
         self.ended = moment(execution.get("endTime"))
-        self.errors = reasons(execution.get("errors") or ())
+        self.errors = reasons(additions.told_errors(properties))
         return super()._load(document)
 
     def _facts(self) -> dict[str, object]:

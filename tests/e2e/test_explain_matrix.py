@@ -280,7 +280,7 @@ ENDED = {
     "MemoryError": (crash(HUNGRY), Cause.OUT_OF_MEMORY, "out of memory", "MemoryError"),
     "the kernel": (killed_by_the_kernel, Cause.OUT_OF_MEMORY, "out of memory", "signal SIGKILL"),
     "time": (too_long, Cause.WALL_CLOCK, "wall-clock limit", "1 s"),
-    "terminated": (terminated, Cause.TERMINATED, "terminated", "on request"),
+    "terminated": (terminated, Cause.TERMINATED, "terminated", "by the user"),
     "its cluster": (without_its_cluster, Cause.TERMINATED, "terminated", "cluster was deleted"),
     "a full share": (with_a_full_share, Cause.ENGINE_FAILED, "engine failed", "File too large"),
     "eviction": (evicted, Cause.NODE_LOST, "node lost", "tvm-"),

@@ -179,5 +179,5 @@ def _links(here: Here, ask: Ask, folder: Folder, expiry: float) -> Callable[[str
     """Returns what gives the link to a file of a folder's share by its path there."""
     public = "://management." in ask.base
     start = f"https://{folder.account}.{FILE_DOMAIN}" if public else f"{ask.base}/{folder.account}"
-    query = here.files.links(folder.account, folder.share, "r", expiry)
+    query = here.files.links(folder.account, folder.share, "rl", expiry)
     return lambda path: f"{start}/{folder.share}/{quote(path)}?{query(path)}"

@@ -44,8 +44,9 @@ def _plain(host: str, scheme: str) -> str:
 
 def _aliases(host: str) -> set[str]:
     found = FILE_HOST.match(host)
-    if found:
+    if found and not host[found.end() :].startswith("localhost"):
         return {"." + host[found.end(1) + 1 :]}
+    host = host[found.end() :] if found else host
     name, colon, port = host.rpartition(":") if not host.endswith("]") and ":" in host else (host, "", "")
     return {f"{each}{colon}{port}" for each in _LOOPBACK} if name in _LOOPBACK else {host}
 
