@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
 from batchhvd.engines.fleet import Fleet
+from batchhvd.engines.preparation_place import PreparationAdvice
 from batchhvd.errors import EngineError
 from batchhvd.service import app, process, root_folder, server
 from batchhvd.service.files.app import Files
@@ -149,6 +150,8 @@ class Service:
             )
 
     def _application(self) -> Holding:
+        here = self._options.engine == "processes"
+        advice = PreparationAdvice(self._options.prepare, self._root / "layers", here)
         application = app.build(
             self._store,
             self._root,
@@ -163,6 +166,7 @@ class Service:
             touch=self._activity.touch,
             directories=self._options.allow_directory,
             problem=self._watch.problem,
+            preparation=lambda: advice.text,
         )
         return Holding(application, ended=job_over(self._store), closing=self._stop.is_set)
 

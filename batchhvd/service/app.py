@@ -46,6 +46,7 @@ def build(
     touch: Callable[[], None] = lambda: None,
     directories: Sequence[str] = (),
     problem: Callable[[], str] = lambda: "",
+    preparation: Callable[[], str] = lambda: "",
 ) -> App:
     """Returns the application.
 
@@ -59,8 +60,9 @@ def build(
         touch: called for each request, so that an idle service can be ended.
         directories: the directories of the machine that jobs may mount.
         problem: says what keeps the service from answering, "" if nothing does.
+        preparation: says where a job's preparation would run.
     """
-    here = Here(store, root, files, now, directories, problem)
+    here = Here(store, root, files, now, directories, problem, preparation)
     dispatcher = Dispatcher(here, Description.published())
     return App(here, secret, dispatcher, PageSite(here, secret), wake, touch)
 

@@ -52,6 +52,7 @@ class Here:
         now: the clock, seconds since 1970.
         directories: the directories of the machine that jobs may mount.
         problem: says what keeps the service from answering, "" if nothing does.
+        preparation: says where a job's preparation would run.
     """
 
     store: Store
@@ -60,6 +61,7 @@ class Here:
     now: Callable[[], float]
     directories: Sequence[str] = ()
     problem: Callable[[], str] = lambda: ""
+    preparation: Callable[[], str] = lambda: ""
 
     def check(self) -> None:
         """Refuses a request if something keeps the service from answering.
