@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from batchhvd.service.storage.protocol.refusal import CopySourceError, refusal
-from batchhvd.service.storage.protocol.request import FILE_HOST, Request, Target, located, read_query, target_of
+from batchhvd.service.storage.protocol.request import OWN_HOST, Request, Target, located, read_query, target_of
 
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
@@ -24,9 +24,9 @@ def read_url(url: str, request: Request, dots: str) -> tuple[Target, dict[str, s
     except ValueError as error:
         raise refusal("InvalidHeaderValue", "The source is not a URL.") from error
     if host and not _is_own(host, parts.scheme, request):
-        raise _foreign(host)
+        raise _foreign(host, request.target.service)
     query = read_query(parts.query)
-    target = target_of(host, parts.path)
+    target = target_of(host, parts.path, request.target.service)
     return located(target, query.get("sharesnapshot") or query.get("snapshot", ""), dots), query
 
 
@@ -43,16 +43,19 @@ def _plain(host: str, scheme: str) -> str:
 
 
 def _aliases(host: str) -> set[str]:
-    found = FILE_HOST.match(host)
+    found = OWN_HOST.match(host)
     if found:
         return {"." + host[found.end(1) + 1 :]}
     name, colon, port = host.rpartition(":") if not host.endswith("]") and ":" in host else (host, "", "")
     return {f"{each}{colon}{port}" for each in _LOOPBACK} if name in _LOOPBACK else {host}
 
 
-def _foreign(host: str) -> CopySourceError:
-    if ".blob." in host:
-        why = "It is on a host for blobs: this service has files only."
+def _foreign(host: str, service: str) -> CopySourceError:
+    found = OWN_HOST.match(host)
+    if found and found[2] != service:
+        why = (
+            f"It is on a host for {found[2]}s: nothing is copied between shares and containers; download and upload it."
+        )
     else:
         why = f"It is on another host, {host[:80]}: this service copies only what it holds."
     return CopySourceError(
