@@ -65,7 +65,7 @@ docs: $(VENV)/.docs
 
 notebooks: $(VENV)/.test $(VENV)/.horovod
 	$(SAY) 'notebooks'
-	@$(PY) -m pytest -m notebooks tests/e2e/test_notebooks.py $(ARGS)
+	@$(if $(WRITE),BATCHHVD_WRITE_NOTEBOOKS=1) $(PY) -m pytest -m notebooks tests/e2e/test_notebooks.py $(ARGS)
 
 azure: .venv-azure-$(PINS)/.done
 	$(SAY) 'the client and the service with the $(PINS) Azure packages'

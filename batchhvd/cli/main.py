@@ -17,12 +17,14 @@ from batchhvd.cli import (
     cluster,
     doctor,
     group,
+    init,
     job,
     job_file,
     script,
     service,
     share,
     storage,
+    sweep,
     tutorial,
     workspace,
 )
@@ -78,6 +80,7 @@ for command in (
     service.emulate,
     tutorial.tutorial,
     doctor.doctor,
+    init.init,
     script.run,
     job_file.plan,
     job_file.export,
@@ -88,6 +91,7 @@ for command in (
     storage.storage,
     share.share,
     job.job,
+    sweep.sweep,
 ):
     main_group.add_command(command)
 

@@ -20,9 +20,9 @@ from batchhvd.logs.stream import LogStream
 from batchhvd.resources import preparation, runs
 from batchhvd.resources.base import Operations, Resource
 from batchhvd.resources.cluster import Cluster
-from batchhvd.resources.file_entry import FileEntry, output_entry
-from batchhvd.resources.job_log import JobLog
-from batchhvd.resources.metrics import Metrics
+from batchhvd.resources.values.file_entry import FileEntry, output_entry
+from batchhvd.resources.values.job_log import JobLog
+from batchhvd.resources.values.metrics import Metrics
 from batchhvd.spec.job import JobSpec
 from batchhvd.transfer.checksum import usable
 from batchhvd.transfer.selection import target_here
@@ -83,6 +83,7 @@ class Job(Resource):
     errors: tuple[Reason, ...] = field(init=False)
 
     _prepared: bool = field(default=False, init=False)
+    _phase: str = field(default="", init=False)
 
     kind: ClassVar[str] = "job"
     _plural: ClassVar[str] = "jobs"
@@ -141,6 +142,7 @@ class Job(Resource):
         """Returns the job's last known state in a few words; of a job that is being prepared, what with."""
         preparing = "" if self._prepared else preparation.phase(self)
         self._prepared = self._prepared or (self.state != JobState.QUEUED and preparing == "")
+        self._phase = preparing or ""
         if preparing:
             return f"{self.state}, {preparing}"
         return f"{self.state}, {self.errors[0]}" if self.errors and self.state == JobState.QUEUED else self.state
@@ -362,7 +364,18 @@ class Job(Resource):
         return super()._load(document)
 
     def _facts(self) -> dict[str, object]:
-        return {"state": self.state, "exit_code": self.exit_code}
+        return {"state": f"{self.state}, {self._phase}" if self._phase else self.state, "exit_code": self.exit_code}
+
+    def _repr_html_(self) -> str:
+        if self._document and self.state == JobState.RUNNING:
+            self.describe()  # looks whether it is being prepared
+        return super()._repr_html_()
+
+    def _where(self) -> dict[str, object]:
+        return runs.where(self)
+
+    def _details(self) -> dict[str, object]:
+        return runs.details(self)
 
     def _reasons(self) -> list[str]:
         return [str(reason) for reason in self.errors]

@@ -103,6 +103,18 @@ class Session:
         """Closes open connections; the service and its jobs continue, and the session can be used again."""
         self._connection.close()
 
+    def stop_service(self) -> bool:
+        """Ends the local service of this session, and says whether it ran; its jobs go on, and the next one finds them.
+
+        Raises:
+            SpecError: this session is not one with a local service.
+            WaitTimeoutError: the service did not end in time.
+        """
+        if not self._connection.root:
+            raise SpecError(f"the service at {self.endpoint} is not one of this machine", remedy="end it where it runs")
+        self.close()
+        return local_service.stop(self._connection.root)
+
     @property
     def id(self) -> str:
         """The subscription's id, as the ids of its resource groups begin."""

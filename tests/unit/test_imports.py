@@ -23,15 +23,18 @@ DOCS = PACKAGE.parent / "docs"
 # Every room but node may also import errors and _version. The face, "batchhvd", finds its names when asked for them.
 ARROWS = {
     "__main__": "cli",
-    "cli": "cli.flows cli.frame batchhvd resources views logs wire wire.facts",
+    "cli": "cli.flows cli.frame batchhvd resources resources.values sweeps views logs wire wire.facts",
     "cli.flows": "cli.frame batchhvd resources views logs wire wire.facts",
     "cli.frame": "batchhvd resources views logs wire wire.facts",
     "batchhvd": "",
-    "resources": "advice views logs transfer spec wire wire.facts",
+    "resources": "resources.values advice functions sweeps views logs transfer spec wire wire.facts",
+    "resources.values": "views logs wire wire.facts",
+    "functions": "",
     "views": "logs wire.facts",
     "advice": "spec wire wire.facts",
     "transfer": "wire",
     "logs": "wire wire.facts",
+    "sweeps": "spec",
     "spec": "wire.facts",
     "wire": "wire.facts",
     "wire.facts": "",
@@ -204,6 +207,7 @@ def test_importing_the_package_loads_little() -> None:
         "torch",
         "starlette",
         "uvicorn",
+        "cloudpickle",
         "horovod",
         "tenacity",
     }

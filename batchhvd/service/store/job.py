@@ -75,6 +75,7 @@ class StoredJob(RecordValue):
         history: the attempts before.
         queued: since when it has been waiting, in seconds since 1970; None in old records.
         ending: what its cluster has asked of it: ``"requeue"`` or ``"terminate"``, else "".
+        is_preparing: whether its preparation runs.
     """
 
     state: str
@@ -87,6 +88,7 @@ class StoredJob(RecordValue):
     history: tuple[PastAttempt, ...] = ()
     queued: float | None = None
     ending: str = ""
+    is_preparing: bool = False
 
     @classmethod
     def of(cls, record: Record) -> StoredJob:
@@ -105,6 +107,7 @@ class StoredJob(RecordValue):
             tuple(private.get("history", ())),
             private.get("queued"),
             private.get("ending", ""),
+            private.get("preparing", False),
         )
 
     def to_record(self) -> Record:
@@ -121,6 +124,7 @@ class StoredJob(RecordValue):
             "history": list(self.history),
             "queued": self.queued,
             "ending": self.ending,
+            "preparing": self.is_preparing or None,
         }
         blocks = {} if self.execution is None else {"executionInfo": self.execution.to_document()}
         return self._record(shown, kept, **blocks)
@@ -150,6 +154,12 @@ class StoredJob(RecordValue):
     def priority(self) -> str:
         """Its priority in the queue."""
         return self.properties.get("schedulingPriority", JobPriority.NORMAL)
+
+    @property
+    def preparation(self) -> str:
+        """The first line of its preparation's command, "" when it has none."""
+        lines = str(self.record.document["properties"].get("jobPreparation", {}).get("commandLine", "")).strip()
+        return lines.partition("\n")[0]
 
     @property
     def waiting_since(self) -> float:
