@@ -107,15 +107,15 @@ def service_text(query: Mapping[str, str], target: Target) -> str:
         resource += f"/{target.path}"
     lines = [query.get(name, "") for name in ("sp", "st", "se")]
     names = ("si", "sip", "spr", "sv", *_of_blobs(query, target), *_OVERRIDES)
-    lines += [resource] + [query.get(name, "") for name in names]
+    lines += [resource] + [query.get(name, "") if name else "" for name in names]
     return "\n".join(lines)
 
 
 def _of_blobs(query: Mapping[str, str], target: Target) -> Sequence[str]:
-    """Returns what only a link to blobs signs: its kind, its snapshot, its encryption scope, by its version."""
+    """Returns what only a link to blobs signs: its kind, no snapshot, its encryption scope, by its version."""
     if target.service != "blob" or query.get("sv", "") < _BY_KIND:
         return ()
-    return ("sr", "snapshot", "ses") if query["sv"] >= _BY_SCOPE else ("sr", "snapshot")
+    return ("sr", "", "ses") if query["sv"] >= _BY_SCOPE else ("sr", "")
 
 
 def account_text(query: Mapping[str, str], account: str) -> str:
