@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
@@ -27,12 +28,14 @@ if TYPE_CHECKING:
     from batchhvd.resources.function_future import FunctionFuture
     from batchhvd.resources.group import ResourceGroup
     from batchhvd.resources.sweep import Sweep
+    from batchhvd.resources.values.comparison import Comparison
     from batchhvd.resources.workspace import Workspace
     from batchhvd.sweeps import Space, Stopping
 
 
 V = TypeVar("V")
 
+_READERS = 8  # logs that are read at the same time
 _TRIES = 5  # to find a number that no other program takes
 
 
@@ -213,6 +216,23 @@ class Experiment(Resource):
         from batchhvd.resources.sweep_record import Definition
 
         return sweep.make(self, name, Definition(spec, space.points, space.text, cluster.name, at_once, stop))
+
+    def compare(self, *names: str, metric: str = "") -> Comparison:
+        """Returns jobs side by side: what they tried, their metrics, their rate.
+
+        Args:
+            names: the jobs' names; none for all of the experiment.
+            metric: the metric to compare by; "" for the first that there is of val_accuracy, accuracy, val_loss, loss.
+
+        Raises:
+            NotFoundError: there is no job of a name.
+            SpecError: no job has reported the metric.
+        """
+        from batchhvd.resources.values import comparison
+
+        jobs = [Job(self, name).refresh() for name in names] or sorted(self.jobs(), key=lambda job: job.name)
+        with ThreadPoolExecutor(_READERS, "batchhvd compare") as pool:
+            return comparison.compare(list(zip(jobs, pool.map(Job.metrics, jobs), strict=True)), metric)
 
     def open_sweep(self, name: str) -> Sweep:
         """Returns a sweep that was made before, perhaps by another process.

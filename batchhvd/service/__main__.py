@@ -189,7 +189,15 @@ class Service:
         return server.server(application, self._hall, **options), listener
 
     def _announce(self, endpoint: str) -> None:
-        root_folder.announce(self._root, endpoint, self._options.engine, self._started)
+        chosen = self._options
+        options = {
+            "engine_options": dict(chosen.option),
+            "prepare": chosen.prepare,
+            "allow_directory": chosen.allow_directory,
+            "port": chosen.port,
+            "idle": chosen.idle,
+        }
+        root_folder.announce(self._root, endpoint, chosen.engine, self._started, options)
 
     def _ended(self) -> bool:
         self._watch.look()

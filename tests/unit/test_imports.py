@@ -63,6 +63,8 @@ ARROWS = {
     "node": "node.folder node.sandbox",
     "node.folder": "",
     "node.sandbox": "",
+    "testing": "batchhvd resources service service.files service.http service.storage service.storage.protocol "
+    "service.store engines wire wire.facts",
     "errors": "",
     "_version": "",
     "trainer": "trainer.hvd",
@@ -168,11 +170,11 @@ def test_the_node_runner_needs_the_standard_library_only() -> None:
             assert {name.split(".")[0] for name in names} <= {*sys.stdlib_module_names, "batchhvd"}, module
 
 
-def test_only_the_session_and_programs_read_the_environment() -> None:
+def test_only_the_session_the_settings_and_programs_read_the_environment() -> None:
     for module, path in MODULES.items():
         own = room(module)
         if (
-            module in ("batchhvd.resources.session", "batchhvd.wire.local_service")
+            module in ("batchhvd.resources.session", "batchhvd.wire.configuration", "batchhvd.wire.local_service")
             or module.endswith("__main__")
             or own.startswith("trainer")
         ):

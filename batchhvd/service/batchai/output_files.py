@@ -186,5 +186,5 @@ def _links(here: Here, ask: Ask, folder: Folder, expiry: float) -> Callable[[str
     domain = BLOB_DOMAIN if folder.container else FILE_DOMAIN
     base = here.blobs[1] if folder.container and here.blobs else ask.base
     start = f"https://{folder.account}.{domain}" if public else f"{base}/{folder.account}"
-    query = here.storage(container=folder.container).links(folder.account, folder.share, "r", expiry)
+    query = here.storage(container=folder.container).links(folder.account, folder.share, "rl", expiry)
     return lambda path: f"{start}/{folder.share}/{quote(path)}?{query(path)}"

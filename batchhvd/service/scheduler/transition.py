@@ -40,7 +40,8 @@ def explained(job: StoredJob, reason: str, by: str = "") -> StoredJob:
 
 def is_explained(job: StoredJob, reason: str, by: str = "") -> bool:
     """Says whether a job tells already that it waits for this reason."""
-    return job.execution is not None and job.execution.errors == (_waits(job, reason, by),)
+    told = job.execution is not None and job.execution.errors == (_waits(job, reason, by),)
+    return told and "executionInfo" not in job.properties  # an older service told it there
 
 
 def _waits(job: StoredJob, reason: str, by: str) -> ErrorDocument:
@@ -122,7 +123,9 @@ def finished(job: StoredJob, status: Status, error: ErrorDocument | None, now: f
 
 def failed(job: StoredJob, error: ErrorDocument, now: float) -> StoredJob:
     """Ends a job that has no run."""
-    execution = Execution(end=write_moment(now), errors=(error,))
+    time, before = write_moment(now), job.execution or Execution()
+    ran = bool(before.start)
+    execution = Execution(before.start or time, time, before.exit_code, (error,), ran=ran)
     return evolve(job, execution=execution, nodes=()).in_state(JobState.FAILED, write_moment(now))
 
 

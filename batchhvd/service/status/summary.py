@@ -115,7 +115,7 @@ def _job(job: StoredJob, place: int | None, restarted: str) -> Document:
         "processes": 1 if job.properties.get("customToolkitSettings") else task.process_count(job.properties),
         "on": list(_holding(job)),
         "created": job.properties["creationTime"],
-        "started": execution.start or None,
+        "started": execution.start if execution.ran and execution.start else None,
         "ended": execution.end or None,
         "exit": execution.exit_code,
         "verdict": verdict.of_job(

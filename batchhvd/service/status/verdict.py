@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TypedDict
 
 from batchhvd.service.store.documents import ErrorDocument, ExecutionInfo, JobProperties
+from batchhvd.wire.facts import additions
 from batchhvd.wire.facts.causes import CAUSE_OF_CODE, GONE_WITH_THE_SERVICE, REMEDIES, Cause, Code
 from batchhvd.wire.facts.output import without_notices
 from batchhvd.wire.facts.states import JobState
@@ -50,7 +51,7 @@ def of_job(properties: JobProperties, restarted: str = "", *, name: str = "NAME"
         preparing: the command of its preparation while that runs, else "".
     """
     state, info = properties["executionState"], properties.get("executionInfo") or {}
-    errors = info.get("errors") or []
+    errors: list[ErrorDocument] = list(additions.told_errors(properties))
     if not errors or state == JobState.SUCCEEDED:
         plain = _plain(state, properties.get("nodeCount", 1), info.get("exitCode"), name)
         if preparing and state == JobState.RUNNING:

@@ -58,13 +58,14 @@ class Remedy(NamedTuple):
 
 
 class Code(WireWord):
-    """The codes of a job's first error: why it waits, or failed."""
+    """The codes of a job's first error: why it waits, or failed; ``JobFailed`` is Batch AI's for whatever ranks do."""
 
     WAITING = "Waiting"
     MOUNT_FAILED = "MountFailed"
     SCRIPT_NOT_FOUND = "ScriptNotFound"
     PREPARATION_FAILED = "JobPreparationFailed"
     RANK_FAILED = "RankFailed"
+    JOB_FAILED = "JobFailed"
     OUT_OF_MEMORY = "OutOfMemory"
     WALL_CLOCK_LIMIT = "WallClockLimit"
     TERMINATED = "JobTerminated"
@@ -92,6 +93,7 @@ CAUSE_OF_CODE: Mapping[str, Cause] = {
     Code.SCRIPT_NOT_FOUND: Cause.SCRIPT_MISSING,
     Code.PREPARATION_FAILED: Cause.PREPARATION_FAILED,
     Code.RANK_FAILED: Cause.RANK_FAILED,
+    Code.JOB_FAILED: Cause.RANK_FAILED,
     Code.OUT_OF_MEMORY: Cause.OUT_OF_MEMORY,
     Code.WALL_CLOCK_LIMIT: Cause.WALL_CLOCK,
     Code.TERMINATED: Cause.TERMINATED,

@@ -32,6 +32,9 @@ def read_url(url: str, request: Request, dots: str) -> tuple[Target, dict[str, s
 
 def _is_own(host: str, scheme: str, request: Request) -> bool:
     """Says whether a host is the one that the request came to: by any account's name, or of the loopback's names."""
+    found = OWN_HOST.match(host)
+    if found and found[2] != request.target.service:
+        return False
     here = {_plain(request.header("host").lower(), request.scheme), _plain(request.server, request.scheme)}
     own = {name for each in here if each for name in _aliases(each)}
     return bool(own & _aliases(_plain(host, scheme)))
@@ -44,8 +47,9 @@ def _plain(host: str, scheme: str) -> str:
 
 def _aliases(host: str) -> set[str]:
     found = OWN_HOST.match(host)
-    if found:
+    if found and not host[found.end() :].startswith("localhost"):
         return {"." + host[found.end(1) + 1 :]}
+    host = host[found.end() :] if found else host
     name, colon, port = host.rpartition(":") if not host.endswith("]") and ":" in host else (host, "", "")
     return {f"{each}{colon}{port}" for each in _LOOPBACK} if name in _LOOPBACK else {host}
 
