@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -17,6 +17,7 @@ from batchhvd.cli.frame.verb import common
 
 if TYPE_CHECKING:
     from batchhvd import FileEntry, Job, Verdict
+    from batchhvd.wire.facts.states import GoalWord
 
 _HERE = ("group", "workspace", "experiment")
 
@@ -229,7 +230,7 @@ def wait(context: CliContext, name: str, until: str, timeout: float | None, **wh
 
     found = context.experiment(**where).job(name)
     try:
-        return found.wait(until, timeout=timeout, report=context.report())
+        return found.wait(cast("GoalWord", until), timeout=timeout, report=context.report())
     except JobFailedError as error:
         end_as(found, error)
 

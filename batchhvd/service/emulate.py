@@ -37,8 +37,6 @@ ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """Its key, which Microsoft has published: it protects nothing."""
 
-_LOCAL = re.compile(rf"{ACCOUNT_NAME}\.file\.localhost(:\d+)?", re.IGNORECASE)
-
 
 @frozen
 class Emulator:
@@ -57,7 +55,7 @@ class Emulator:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one HTTP request."""
         name = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
-        if not (self.any_host or hosts.is_ours(name) or _LOCAL.fullmatch(name)):
+        if not (self.any_host or hosts.is_ours(name)):
             await _refuse(send)  # a web page that reaches the loopback by a name of its own
             return
         await self.files(scope, receive, send if self.silent else _told(scope, send))
