@@ -63,6 +63,7 @@ ARROWS = {
     "node": "node.folder node.sandbox",
     "node.folder": "",
     "node.sandbox": "",
+    "filesystem": "batchhvd",
     "testing": "batchhvd resources service service.files service.http service.storage service.storage.protocol "
     "service.store engines wire wire.facts",
     "errors": "",
