@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -17,6 +17,7 @@ from batchhvd.cli.frame.verb import common
 
 if TYPE_CHECKING:
     from batchhvd import FileEntry, Job, Verdict
+    from batchhvd.wire.facts.states import GoalWord
 
 _HERE = ("group", "workspace", "experiment")
 
@@ -58,6 +59,8 @@ def described(command: Command) -> Command:
 @click.option("-n", "--name", help="the job's name (default: the file's without .json, with the next number if taken)")
 @click.option("--rerun", is_flag=True, help="if the job NAME exists, keep it and run this one under the next number")
 @click.option("--replace", is_flag=True, help="if the job NAME exists, delete it first")
+@click.option("--after", multiple=True, metavar="JOB", help="a job that must succeed first (repeatable)")
+@click.option("--after-ended", multiple=True, metavar="JOB", help="a job that must end first (repeatable)")
 @scope(*_HERE)
 @described
 @click.option("--follow", is_flag=True, help="show the log until the job ends, then exit with its exit code")
@@ -76,6 +79,8 @@ def submit(
     follow: bool,
     rerun: bool,
     replace: bool,
+    after: tuple[str, ...],
+    after_ended: tuple[str, ...],
 ) -> Job | None:
     """Submits the job that FILE, a job.json, describes.
 
@@ -90,7 +95,15 @@ def submit(
     on = context.workspace(group, workspace).cluster(cluster)
     wanted = name or Path(file).stem
     with told():
-        made = place.create_job(wanted, spec, cluster=on, rerun=rerun or not (name or replace), replace=replace)
+        made = place.create_job(
+            wanted,
+            spec,
+            cluster=on,
+            rerun=rerun or not (name or replace),
+            replace=replace,
+            after=after,
+            after_ended=after_ended,
+        )
     if made.name != wanted:
         click.secho(f"job {wanted} exists; this run of it is job {made.name}", dim=True, err=True)
     if not follow:
@@ -217,7 +230,7 @@ def wait(context: CliContext, name: str, until: str, timeout: float | None, **wh
 
     found = context.experiment(**where).job(name)
     try:
-        return found.wait(until, timeout=timeout, report=context.report())
+        return found.wait(cast("GoalWord", until), timeout=timeout, report=context.report())
     except JobFailedError as error:
         end_as(found, error)
 

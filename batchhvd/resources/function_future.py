@@ -158,7 +158,7 @@ def submit(
     workspace = experiment.workspace
     on = cluster or quick_run.cluster(workspace, nodes)
     share = quick_run.share(workspace.group)
-    mount = share.mount(quick_run.SHARE)
+    mount = share.mount(quick_run.MOUNT)
     runner = _send(share, packed)
     words = [mount / f"functions/{packed.digest}", *([mount / quick_run.upload(share, program)] if program else [])]
     spec = JobSpec(

@@ -30,7 +30,7 @@ from batchhvd.wire.connection import AGAIN
 from batchhvd.wire.facts import additions
 from batchhvd.wire.facts.documents import Body
 from batchhvd.wire.facts.output import without_notices
-from batchhvd.wire.facts.states import ENDED, JobState, WireWord
+from batchhvd.wire.facts.states import ENDED, GoalWord, JobState, JobStateWord, WireWord
 from batchhvd.wire.models import Document, moment, wire
 from batchhvd.wire.reasons import Reason, reasons
 from batchhvd.wire.waiting import Report, wait_until
@@ -77,7 +77,7 @@ class Job(Resource):
         errors: why it waits or failed, as the service puts it; and how earlier attempts ended.
     """
 
-    state: str = field(init=False)
+    state: JobState | JobStateWord = field(init=False)
     exit_code: int | None = field(init=False)
     started: datetime | None = field(init=False)
     ended: datetime | None = field(init=False)
@@ -111,7 +111,9 @@ class Job(Resource):
         """What it consists of, without keys and secret values."""
         return JobSpec._from_job(self.document)
 
-    def wait(self, until: str = "succeeded", *, timeout: float | None = None, report: Report | None = None) -> Self:
+    def wait(
+        self, until: GoalWord = "succeeded", *, timeout: float | None = None, report: Report | None = None
+    ) -> Self:
         """Waits until the job runs or has ended; Ctrl-C ends the wait and leaves the job running.
 
         Args:
@@ -357,7 +359,7 @@ class Job(Resource):
     def _load(self, document: Document) -> Self:
         properties = document.get("properties") or {}
         execution = properties.get("executionInfo") or {}
-        self.state = JobState.read(str(properties.get("executionState") or ""))
+        self.state = cast("JobState", JobState.read(str(properties.get("executionState") or "")))
         self.exit_code = execution.get("exitCode")
         self.started = moment(execution.get("startTime")) if additions.ran(properties) else None
         self.ended = moment(execution.get("endTime"))

@@ -10,12 +10,16 @@ import sqlite3
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
 from batchhvd.engines.fleet import Fleet
+from batchhvd.engines.preparation_place import PreparationAdvice
 from batchhvd.errors import EngineError
 from batchhvd.service import app, process, root_folder, server
+from batchhvd.service.blob_site import BlobSite
+from batchhvd.service.blobs.app import Blobs
 from batchhvd.service.files.app import Files
 from batchhvd.service.http import limits
 from batchhvd.service.http.door import Hall
@@ -137,9 +141,11 @@ class Service:
             self._scheduler.close()
 
     async def _serve(self) -> None:
-        application = self._application()
-        listener = server.listen(self._options.port)
-        servers = [(server.server(application, self._hall), listener)]
+        listener, for_blobs = server.listen(self._options.port), server.listen(0)
+        blobs = Blobs(self._root / "containers", self._keys, admitted=trust, problem=self._watch.problem)
+        application = self._application(blobs, server.url(for_blobs))
+        site = BlobSite(blobs, self._activity.touch)
+        servers = [(server.server(application, self._hall), listener), (server.server(site, self._hall), for_blobs)]
         async with AsyncExitStack() as proxies:
             if self._options.tls:
                 servers.append(await self._secure(application, proxies))
@@ -148,7 +154,12 @@ class Service:
                 servers, lambda: self._announce(server.url(listener)), self._ended, proxies.pop_all().aclose
             )
 
-    def _application(self) -> Holding:
+    def _keys(self, account: str) -> Sequence[str] | None:
+        return accounts.keys_of(self._store, account)
+
+    def _application(self, blobs: Blobs, blob_endpoint: str) -> Holding:
+        here = self._options.engine == "processes"
+        advice = PreparationAdvice(self._options.prepare, self._root / "layers", here)
         application = app.build(
             self._store,
             self._root,
@@ -156,13 +167,15 @@ class Service:
             self._wake.set,
             Files(
                 self._root / "shares",
-                lambda account: accounts.keys_of(self._store, account),
+                self._keys,
                 admitted=trust,
                 problem=self._watch.problem,
             ),
             touch=self._activity.touch,
             directories=self._options.allow_directory,
             problem=self._watch.problem,
+            preparation=lambda: advice.text,
+            blobs=(blobs, blob_endpoint),
         )
         return Holding(application, ended=job_over(self._store), closing=self._stop.is_set)
 
@@ -180,7 +193,15 @@ class Service:
         return server.server(application, self._hall, **options), listener
 
     def _announce(self, endpoint: str) -> None:
-        root_folder.announce(self._root, endpoint, self._options.engine, self._started)
+        chosen = self._options
+        options = {
+            "engine_options": dict(chosen.option),
+            "prepare": chosen.prepare,
+            "allow_directory": chosen.allow_directory,
+            "port": chosen.port,
+            "idle": chosen.idle,
+        }
+        root_folder.announce(self._root, endpoint, chosen.engine, self._started, options)
 
     def _ended(self) -> bool:
         self._watch.look()

@@ -14,7 +14,7 @@ import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from attrs import define, field
@@ -68,7 +68,7 @@ class Place:
         self.process.wait()
         (self.root / "endpoint").unlink()
 
-    def more_nodes(self, name: str, nodes: int, priority: str = "dedicated") -> Cluster:
+    def more_nodes(self, name: str, nodes: int, priority: Literal["dedicated", "lowpriority"] = "dedicated") -> Cluster:
         """Makes a cluster and waits for its nodes."""
         spec = ClusterSpec(vm_size="Standard_NC6", nodes=nodes, priority=priority)
         return self.workspace.create_cluster(name, spec).wait(timeout=30)

@@ -38,14 +38,15 @@ ARROWS = {
     "spec": "wire.facts",
     "wire": "wire.facts",
     "wire.facts": "",
-    "service": "service.arm service.batchai service.files service.status service.scheduler service.drills "
-    "service.mounts service.description service.http service.store engines wire.facts",
+    "service": "service.arm service.batchai service.blobs service.files service.status service.scheduler "
+    "service.drills service.mounts service.description service.http service.store engines wire.facts",
     "service.batchai": "service.arm service.mounts service.description service.http service.store wire.facts",
     "service.arm": "service.description service.http service.store wire.facts",
     "service.status": "service.scheduler service.http service.store wire.facts",
     "service.drills": "service.storage.disk service.store",
     "service.scheduler": "service.mounts service.store engines wire.facts",
     "service.mounts": "service.description service.http service.store wire.facts",
+    "service.blobs": "service.storage service.storage.disk service.storage.protocol",
     "service.files": "service.files.operations service.files.protocol service.storage service.storage.disk "
     "service.storage.protocol",
     "service.files.operations": "service.files.protocol service.storage service.storage.disk service.storage.protocol",
@@ -62,6 +63,9 @@ ARROWS = {
     "node": "node.folder node.sandbox",
     "node.folder": "",
     "node.sandbox": "",
+    "filesystem": "batchhvd",
+    "testing": "batchhvd resources service service.files service.http service.storage service.storage.protocol "
+    "service.store engines wire wire.facts",
     "errors": "",
     "_version": "",
     "trainer": "trainer.hvd",
@@ -167,11 +171,11 @@ def test_the_node_runner_needs_the_standard_library_only() -> None:
             assert {name.split(".")[0] for name in names} <= {*sys.stdlib_module_names, "batchhvd"}, module
 
 
-def test_only_the_session_and_programs_read_the_environment() -> None:
+def test_only_the_session_the_settings_and_programs_read_the_environment() -> None:
     for module, path in MODULES.items():
         own = room(module)
         if (
-            module in ("batchhvd.resources.session", "batchhvd.wire.local_service")
+            module in ("batchhvd.resources.session", "batchhvd.wire.configuration", "batchhvd.wire.local_service")
             or module.endswith("__main__")
             or own.startswith("trainer")
         ):

@@ -44,7 +44,7 @@ class CliContext:
 
         if self.endpoint:
             return batchhvd.connect(self.endpoint, subscription=self.subscription)
-        return batchhvd.local(self.root, engine=engine) if engine else batchhvd.local(self.root)
+        return batchhvd.local(self.root, engine=engine)
 
     def console(self, *, stderr: bool = False) -> Console:
         """Returns the console for stdout or stderr."""

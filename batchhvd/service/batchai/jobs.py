@@ -8,7 +8,7 @@ from typing import cast
 
 from batchhvd.errors import ConflictError
 from batchhvd.service.arm import operations
-from batchhvd.service.batchai import redact
+from batchhvd.service.batchai import job_order, redact
 from batchhvd.service.batchai.clusters import BY_NODE, logins
 from batchhvd.service.batchai.kinds import alive, find, fresh, name_of, named, open_parent
 from batchhvd.service.description.reader import Problem, refuse
@@ -42,13 +42,22 @@ def create(here: Here, ask: Ask) -> Answer:
         again = _repeated(StoredJob.of(alive(old)), _asked(properties))
         return Answer(200, again.document) if ask.dry_run else operations.begin(here, ask, "create", again)
     cluster = _cluster(here, properties["cluster"]["id"])
-    refuse(_problems(here, properties, cluster))
+    refuse([*_problems(here, properties, cluster), *job_order.problems(here, parent, properties)])
     warnings = [*ask.warnings, *_warnings(properties, cluster)]
     document, private = _made(here, parent, name, properties, cluster, warnings)
     if ask.dry_run:
-        return Answer(200, document)
+        return Answer(200, _advised(here, document))
     record = here.store.put(document["id"], "jobs", parent.id, document, {**private})
     return operations.begin(here, ask, "create", record)
+
+
+def _advised(here: Here, document: Document) -> Document:
+    """Adds where its preparation would run to the document of a job that is only checked."""
+    where = here.preparation() if document["properties"].get("jobPreparation") else ""
+    if where:
+        added = document["properties"].get(additions.FIELD) or {}
+        document["properties"][additions.FIELD] = {**added, additions.PREPARATION: where}
+    return document
 
 
 def _made(

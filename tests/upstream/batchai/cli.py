@@ -358,6 +358,7 @@ def every_command(a: Scenario) -> Iterator[tuple[str, bool]]:
     job = a.write("job.json", _job(prefix))
     in_job = ("-e", "experiment", *IN, "-g", a.group)
     named = ("-g", a.group, *IN)
+    disks = ("--disk-count", "1", "--disk-size", "1", "--storage-sku", "Standard_LRS")
     setup = ("--setup-task", "echo hi", "--setup-task-output", prefix)
     steps: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("workspace create", ("-g", a.group, "-n", "workspace")),
@@ -366,10 +367,7 @@ def every_command(a: Scenario) -> Iterator[tuple[str, bool]]:
         ("experiment create", (*named, "-n", "experiment")),
         ("experiment show", (*named, "-n", "experiment")),
         ("experiment list", named),
-        (
-            "file-server create",
-            (*named, "-n", "server", "-s", "STANDARD_D1", "--disk-count", "1", "--disk-size", "1", *key),
-        ),
+        ("file-server create", (*named, "-n", "server", "-s", "STANDARD_D1", *disks, *key)),
         ("file-server show", (*named, "-n", "server")),
         ("file-server list", named),
         ("cluster create", (*named, "-n", "cluster", "-s", "STANDARD_D1", "-t", "1", *key, *mounted, *setup)),

@@ -160,6 +160,30 @@ def test_a_driver_that_is_killed_loses_no_point_and_starts_none_twice(place: Any
     assert sorted(jobs) == [f"{chosen}_{number:04}" for number in range(1, 13)]
 
 
+def test_jobs_are_put_side_by_side(place: Any, folder: str, service: Any, monkeypatch: Any, capsys: Any) -> None:
+    sweep = place.experiment.sweep(name(), training(place, folder), sweeps.grid(rate=[0.3, 0.1]), cluster=place.cluster)
+    names = [str(trial.job and trial.job.name) for trial in sweep.run(timeout=60)]
+    found = place.experiment.compare(*names)
+    assert (found.metric, [row["job"] for row in found]) == ("accuracy", names)
+    first, second = found.rows
+    assert (first["rate"], first["accuracy"], first["best accuracy"], first["at epoch"]) == (0.3, 0.6, 0.6, 9)
+    assert (second["state"], second["ranks"], second["epochs"], second["images/s"]) == ("succeeded", 1, 9, 100.0)
+    assert first["files"] == second["files"] != ""
+    assert place.experiment.compare(names[1], metric="loss").rows[0]["best loss"] == 0.1
+    page = found._repr_html_()
+    assert page.count("<polyline") == 2
+    assert all(f">{one}</text>" in page for one in names)
+    with pytest.raises(SpecError, match="no job has reported 'auc'; take one of loss, accuracy"):
+        place.experiment.compare(*names, metric="auc")
+    monkeypatch.setenv("BATCHHVD_ROOT", str(service.root))
+    where = ["-g", place.group.name, "-w", "work", "-e", "tries"]
+    assert cli.run(["compare", *names, *where]) == 0
+    out = capsys.readouterr().out
+    assert "▁▄▅▆▇" in out
+    assert "best accuracy" in out
+    assert cli.run(["compare", "nothere", *where]) == 3
+
+
 def test_the_command_line(
     place: Any, folder: str, service: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
