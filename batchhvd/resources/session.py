@@ -135,7 +135,9 @@ class Session:
         return f"Session({self.endpoint!r}, subscription={self.subscription!r})"
 
 
-def local(root: str | os.PathLike[str] | None = None, *, engine: str = _ENGINE) -> Session:
+def local(
+    root: str | os.PathLike[str] | None = None, *, engine: str = _ENGINE, containers: str | None = None
+) -> Session:
     """Starts the service of this machine, or finds the running one.
 
     The service is a separate process: it and its jobs outlive this program. It ends by itself after an hour without
@@ -145,6 +147,9 @@ def local(root: str | os.PathLike[str] | None = None, *, engine: str = _ENGINE) 
         root: the folder of its records and shares; None for ``$BATCHHVD_ROOT``, else
             ``$XDG_STATE_HOME/batchhvd``, else ``~/.local/state/batchhvd``.
         engine: what runs the jobs, if the service has to be started.
+        containers: what runs their container images, if the service has to be started: ``"podman"``, ``"docker"``,
+            ``"apptainer"``, ``"off"``, or ``"auto"`` for the first one that is installed and runs, if any; None for
+            ``$BATCHHVD_CONTAINERS``, else ``"auto"``.
 
     Raises:
         UnavailableError: it does not start; the message contains the end of its log.
@@ -153,16 +158,23 @@ def local(root: str | os.PathLike[str] | None = None, *, engine: str = _ENGINE) 
     folder = local_service.resolved_root(root)
     connection = Connection(local_service.read_endpoint(folder) or "http://127.0.0.1", SUBSCRIPTION, root=folder)
     if not _answers(connection):
-        process = local_service.start(folder, "--engine", engine, "--idle", str(_IDLE))
+        options = ["--containers", containers] if containers else []
+        process = local_service.start(folder, "--engine", engine, *options, "--idle", str(_IDLE))
         local_service.wait_started(process, folder, lambda: _answers(connection))
         return Session(connection)
-    running = local_service.read_about(folder).get("engine")
-    if engine not in (_ENGINE, running):
+    about = local_service.read_about(folder)
+    _check_running(folder, "jobs with the engine", about.get("engine"), engine, _ENGINE)
+    _check_running(folder, "container images with", about.get("containers", "off"), containers or "auto", "auto")
+    return Session(connection)
+
+
+def _check_running(folder: str, what: str, running: object, asked: str, usual: str) -> None:
+    """Raises an error if a service runs that was started with another option than the one that is asked for now."""
+    if asked not in (usual, running):
         raise ConflictError(
-            f"the local service in {folder} runs jobs with the engine {running!r}, not with {engine!r}. "
+            f"the local service in {folder} runs {what} {running!r}, not with {asked!r}. "
             "End it first, or use another root"
         )
-    return Session(connection)
 
 
 def connect(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import signal
 import sqlite3
 import sys
@@ -13,6 +14,7 @@ import time
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
+from batchhvd.engines import containers
 from batchhvd.engines.fleet import Fleet
 from batchhvd.errors import EngineError
 from batchhvd.service import app, process, root_folder, server
@@ -26,6 +28,7 @@ from batchhvd.service.scheduler.task import Site
 from batchhvd.service.scheduler.tick import Scheduler
 from batchhvd.service.store import accounts, durable, recovery, trash
 from batchhvd.service.store.records import Store
+from batchhvd.wire.facts.containers import CHOICES, VARIABLE, Containers
 
 log = logging.getLogger("batchhvd.service")
 WRONG, IN_USE = 2, 3
@@ -85,6 +88,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PATH",
         help="a directory of this machine that jobs may mount (unmanagedFileSystems), with all below it",
     )
+    parser.add_argument(
+        "--containers",
+        choices=CHOICES,
+        default=os.environ.get(VARIABLE) or "auto",
+        help=f"what runs the container images of jobs (default: ${VARIABLE}, or auto: the first engine that runs)",
+    )
     parser.add_argument("--idle", type=float, default=0, metavar="SECONDS", help="end when nothing needed it so long")
     parser.add_argument(
         "--recover", action="store_true", help="put a damaged database aside, and begin with what can be read from it"
@@ -111,7 +120,15 @@ class Service:
         self._wake, self._stop = threading.Event(), threading.Event()
         self._hall = Hall()
         self._activity = process.Activity(self._store.is_active)
-        site = Site(sys.executable, options.prepare, str(root / "layers"), directories=options.allow_directory)
+        self._containers = Containers(*containers.choose(options.containers))
+        log.info("container images: %s", self._containers.engine or f"not run ({self._containers.why})")
+        site = Site(
+            sys.executable,
+            options.prepare,
+            str(root / "layers"),
+            directories=options.allow_directory,
+            containers=self._containers,
+        )
         engine = Fleet(options.engine, dict(options.option), root / "engines.json")
         self._scheduler = Scheduler(self._store, root, engine, site=site)
         self._thread = threading.Thread(
@@ -144,6 +161,7 @@ class Service:
             if self._options.tls:
                 servers.append(await self._secure(application, proxies))
             self._thread.start()
+            threading.Thread(target=self._reap, name="reaper", daemon=True).start()
             await server.serve(
                 servers, lambda: self._announce(server.url(listener)), self._ended, proxies.pop_all().aclose
             )
@@ -163,6 +181,7 @@ class Service:
             touch=self._activity.touch,
             directories=self._options.allow_directory,
             problem=self._watch.problem,
+            containers=self._containers,
         )
         return Holding(application, ended=job_over(self._store), closing=self._stop.is_set)
 
@@ -180,7 +199,12 @@ class Service:
         return server.server(application, self._hall, **options), listener
 
     def _announce(self, endpoint: str) -> None:
-        root_folder.announce(self._root, endpoint, self._options.engine, self._started)
+        root_folder.announce(self._root, endpoint, self._options.engine, self._started, self._containers.engine)
+
+    def _reap(self) -> None:
+        """Removes the containers that nodes which were killed have left on this machine."""
+        for name in containers.reap(self._containers.engine, str(self._root)):
+            log.warning("the container %s of a node that was killed is removed", name)
 
     def _ended(self) -> bool:
         self._watch.look()

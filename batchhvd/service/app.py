@@ -29,6 +29,7 @@ from batchhvd.service.page_site import PageSite
 from batchhvd.service.status import page, summary
 from batchhvd.service.store import trouble
 from batchhvd.service.store.records import Store
+from batchhvd.wire.facts.containers import Containers
 
 log = logging.getLogger("batchhvd.service")
 
@@ -46,6 +47,7 @@ def build(
     touch: Callable[[], None] = lambda: None,
     directories: Sequence[str] = (),
     problem: Callable[[], str] = lambda: "",
+    containers: Containers = Containers(),  # noqa: B008  # frozen
 ) -> App:
     """Returns the application.
 
@@ -59,8 +61,9 @@ def build(
         touch: called for each request, so that an idle service can be ended.
         directories: the directories of the machine that jobs may mount.
         problem: says what keeps the service from answering, "" if nothing does.
+        containers: what the service does with container images.
     """
-    here = Here(store, root, files, now, directories, problem)
+    here = Here(store, root, files, now, directories, problem, containers)
     dispatcher = Dispatcher(here, Description.published())
     return App(here, secret, dispatcher, PageSite(here, secret), wake, touch)
 

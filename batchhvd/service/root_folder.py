@@ -118,7 +118,7 @@ def _read(path: Path) -> str:
     return found.decode("ascii")
 
 
-def announce(root: Path, endpoint: str, engine: str, started: float) -> None:
+def announce(root: Path, endpoint: str, engine: str, started: float, containers: str = "") -> None:
     """Writes the files by which clients find the service; the endpoint last, because it means ready.
 
     Args:
@@ -126,6 +126,7 @@ def announce(root: Path, endpoint: str, engine: str, started: float) -> None:
         endpoint: its URL.
         engine: what runs its jobs.
         started: when it started, before it looked at any job, in seconds since 1970.
+        containers: what runs the images of its jobs, or "".
     """
     about = {
         "pid": os.getpid(),
@@ -133,6 +134,7 @@ def announce(root: Path, endpoint: str, engine: str, started: float) -> None:
         "started": text_of(started),
         "version": __version__,
         "engine": engine,
+        "containers": containers or "off",
     }
     durable.replace(root / "service.json", json.dumps(about) + "\n")
     durable.replace(root / "endpoint", endpoint + "\n")

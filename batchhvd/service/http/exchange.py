@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from batchhvd.errors import BadRequestError, ServiceError
 from batchhvd.service.store.records import Record, Store
+from batchhvd.wire.facts.containers import Containers
 
 
 class FileService(Protocol):
@@ -52,6 +53,7 @@ class Here:
         now: the clock, seconds since 1970.
         directories: the directories of the machine that jobs may mount.
         problem: says what keeps the service from answering, "" if nothing does.
+        containers: what the service does with container images.
     """
 
     store: Store
@@ -60,6 +62,7 @@ class Here:
     now: Callable[[], float]
     directories: Sequence[str] = ()
     problem: Callable[[], str] = lambda: ""
+    containers: Containers = Containers()
 
     def check(self) -> None:
         """Refuses a request if something keeps the service from answering.

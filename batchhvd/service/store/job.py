@@ -27,6 +27,7 @@ class PrivateJobFields(TypedDict):
     uuid: str
     keys: dict[str, str]
     secrets: dict[str, str]
+    registry: str
     asked: Document
     warnings: list[str]
     queued: float
@@ -105,6 +106,11 @@ class StoredJob(RecordValue):
             private.get("queued"),
             private.get("ending", ""),
         )
+
+    @property
+    def registry_password(self) -> str:
+        """The password of its image's registry, or ""."""
+        return str(self.record.private.get("registry", ""))
 
     def to_record(self) -> Record:
         """Returns the record with what has changed written into it; the order of its fields stays."""
