@@ -30,6 +30,8 @@ PINS ?= newest
 
 PY := $(VENV)/bin/python
 SAY = @printf '\033[1m== %s\033[0m\n'
+# Plain paths instead of a finder hook, which editors cannot follow.
+COMPAT := --config-settings editable_mode=compat
 PIP := PYTHONWARNINGS=ignore $(PY) -m pip install --quiet --disable-pip-version-check --no-warn-script-location
 
 .PHONY: help tutorial test lint unit models docs notebooks azure upstream drills release clean
@@ -65,7 +67,7 @@ docs: $(VENV)/.docs
 
 notebooks: $(VENV)/.test $(VENV)/.horovod
 	$(SAY) 'notebooks'
-	@$(PY) -m pytest -m notebooks tests/e2e/test_notebooks.py $(ARGS)
+	@$(if $(WRITE),BATCHHVD_WRITE_NOTEBOOKS=1) $(PY) -m pytest -m notebooks tests/e2e/test_notebooks.py $(ARGS)
 
 azure: .venv-azure-$(PINS)/.done
 	$(SAY) 'the client and the service with the $(PINS) Azure packages'
@@ -100,20 +102,20 @@ $(VENV)/bin/python:
 
 $(VENV)/.runtime: setup.cfg | $(VENV)/bin/python
 	$(SAY) 'batchhvd with its service and trainer (TensorFlow is 600 MB: a minute or two)'
-	@$(PIP) -e '.[service]'
+	@$(PIP) $(COMPAT) -e '.[service]'
 	@if $(PY) -m pip install --quiet --disable-pip-version-check --dry-run --no-deps 'tensorflow>=2.18' >/dev/null 2>&1; \
-	 then $(PIP) -e '.[trainer]'; \
+	 then $(PIP) $(COMPAT) -e '.[trainer]'; \
 	 else echo 'no TensorFlow wheel for this Python: the trainer is left out, its tests will be skipped'; fi
 	@touch $@
 
 $(VENV)/.test: setup.cfg $(VENV)/.runtime
 	$(SAY) 'test tools'
-	@$(PIP) -e '.[test,notebook]' $(TORCH)
+	@$(PIP) $(COMPAT) -e '.[test,notebook]' $(TORCH)
 	@touch $@
 
 $(VENV)/.docs: setup.cfg $(VENV)/.runtime
 	$(SAY) 'documentation tools'
-	@$(PIP) -e '.[docs]'
+	@$(PIP) $(COMPAT) -e '.[docs]'
 	@touch $@
 
 # The lower bounds of setup.cfg, as exact versions.

@@ -22,6 +22,7 @@ from batchhvd.errors import (
     HorovodMissingError,
     JobFailedError,
     NotFoundError,
+    RemoteError,
     ResourceFailedError,
     ServiceError,
     ServiceRetiredError,
@@ -37,14 +38,18 @@ if TYPE_CHECKING:
     from batchhvd.logs.stream import LogStream
     from batchhvd.resources.base import Listing, Resource
     from batchhvd.resources.cluster import Cluster, NodeCounts
+    from batchhvd.resources.distributed import DistributedFunction, distributed
     from batchhvd.resources.experiment import Experiment
-    from batchhvd.resources.file_entry import FileEntry
+    from batchhvd.resources.function_future import FunctionFuture
     from batchhvd.resources.group import ResourceGroup
     from batchhvd.resources.job import Job
-    from batchhvd.resources.metrics import Metrics
     from batchhvd.resources.session import Session, connect, local
     from batchhvd.resources.share import FileShare
     from batchhvd.resources.storage_account import StorageAccount
+    from batchhvd.resources.sweep import Sweep
+    from batchhvd.resources.trial import Trial
+    from batchhvd.resources.values.file_entry import FileEntry
+    from batchhvd.resources.values.metrics import Metrics
     from batchhvd.resources.workspace import Workspace
     from batchhvd.spec.cluster import AutoScale, ClusterSpec
     from batchhvd.spec.job import (
@@ -70,16 +75,18 @@ _LAZY = {
     "ClusterSpec": "spec.cluster",
     "CustomMpi": "spec.job",
     "CustomToolkit": "spec.job",
+    "DistributedFunction": "resources.distributed",
     "Experiment": "resources.experiment",
-    "FileEntry": "resources.file_entry",
+    "FileEntry": "resources.values.file_entry",
     "FileShare": "resources.share",
+    "FunctionFuture": "resources.function_future",
     "Horovod": "spec.job",
     "InputDirectory": "spec.job",
     "Job": "resources.job",
     "JobSpec": "spec.job",
     "Listing": "resources.base",
     "LogStream": "logs.stream",
-    "Metrics": "resources.metrics",
+    "Metrics": "resources.values.metrics",
     "Mount": "spec.job",
     "NodeCounts": "resources.cluster",
     "OtherToolkit": "spec.job",
@@ -91,11 +98,14 @@ _LAZY = {
     "ResourceGroup": "resources.group",
     "Session": "resources.session",
     "StorageAccount": "resources.storage_account",
+    "Sweep": "resources.sweep",
     "Transfer": "transfer.copy",
+    "Trial": "resources.trial",
     "Verdict": "advice.explain",
     "Volume": "spec.job",
     "Workspace": "resources.workspace",
     "connect": "resources.session",
+    "distributed": "resources.distributed",
     "local": "resources.session",
 }
 
@@ -110,12 +120,14 @@ __all__ = [
     "ConflictError",
     "CustomMpi",
     "CustomToolkit",
+    "DistributedFunction",
     "EngineBusyError",
     "EngineError",
     "EngineMissingError",
     "Experiment",
     "FileEntry",
     "FileShare",
+    "FunctionFuture",
     "Horovod",
     "HorovodBrokenError",
     "HorovodMissingError",
@@ -134,6 +146,7 @@ __all__ = [
     "Plan",
     "Progress",
     "Reason",
+    "RemoteError",
     "Resource",
     "ResourceFailedError",
     "ResourceGroup",
@@ -142,7 +155,9 @@ __all__ = [
     "Session",
     "SpecError",
     "StorageAccount",
+    "Sweep",
     "Transfer",
+    "Trial",
     "UnavailableError",
     "Verdict",
     "Volume",
@@ -150,6 +165,7 @@ __all__ = [
     "Workspace",
     "__version__",
     "connect",
+    "distributed",
     "local",
 ]
 

@@ -146,7 +146,7 @@ def _running(facts: JobFacts) -> Verdict:
     evidence = _texts(facts.errors)
     if facts.restarted and facts.started and facts.restarted > facts.started:
         evidence.append(f"the service was started again at {facts.restarted:%H:%M:%S}; the job kept running")
-    evidence += [line for line in facts.log("execution-*.log").splitlines() if "have waited for" in line][-1:]
+    evidence += [line for line in facts.log("execution*.log").splitlines() if "have waited for" in line][-1:]
     remedy = Remedy(
         "job.stream() follows it, job.wait() waits for its end",
         f"batchhvd job logs {facts.name} follows it, batchhvd job wait {facts.name} waits for its end",
@@ -208,7 +208,8 @@ def _signal(reason: Reason) -> str:
 def _last_lines(reason: Reason, cause: Cause, facts: JobFacts) -> list[str]:
     tail = reason.details.get("Tail", "").splitlines()
     if cause is Cause.PREPARATION_FAILED and not tail:
-        tail = facts.log(f"stderr-job_prep-{reason.details.get('Node', '')}.txt").splitlines()
+        named, alone = f"stderr-job_prep-{reason.details.get('Node', '')}.txt", "stderr-job_prep.txt"
+        tail = (facts.log(named) or facts.log(alone)).splitlines()
     if cause is Cause.RANK_FAILED and not tail:
         tail = facts.log("stderr.txt").splitlines()
     return _traceback(without_notices(tail))[-20:]

@@ -241,7 +241,10 @@ def _variables(spec: JobSpec, name: str, launch: str, ranks: int) -> Iterator[tu
     for directory in spec.inputs:
         yield f"AZ_BATCHAI_INPUT_{directory.id}", directory.path
     for output in spec.outputs:
-        yield f"AZ_BATCHAI_OUTPUT_{output.id}", posixpath.join(output.prefix, "…", output.suffix or "").rstrip("/")
+        yield (
+            f"AZ_BATCHAI_OUTPUT_{output.id}",
+            posixpath.join(output.prefix, "…/outputs", output.suffix or "").rstrip("/"),
+        )
     if launch == "horovod":
         yield "HOROVOD_SIZE", str(ranks)
     yield from spec.environment.items()

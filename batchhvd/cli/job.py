@@ -5,17 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
 from batchhvd.cli.frame.context import CliContext, Command, scope, with_context
 from batchhvd.cli.frame.failure import end_as
+from batchhvd.cli.frame.names import completed
 from batchhvd.cli.frame.printing import Format, formatted, printed, shown
 from batchhvd.cli.frame.verb import common
 
 if TYPE_CHECKING:
     from batchhvd import FileEntry, Job, Verdict
+    from batchhvd.wire.facts.states import GoalWord
 
 _HERE = ("group", "workspace", "experiment")
 
@@ -42,7 +44,13 @@ def described(command: Command) -> Command:
         help="replaces <AZURE_BATCHAI_STORAGE_ACCOUNT> in the file",
     )(command)
     return click.option(
-        "-c", "--cluster", required=True, envvar="BATCHHVD_CLUSTER", show_envvar=True, help="the cluster to run on"
+        "-c",
+        "--cluster",
+        required=True,
+        envvar="BATCHHVD_CLUSTER",
+        show_envvar=True,
+        help="the cluster to run on",
+        shell_complete=completed("cluster"),
     )(command)
 
 
@@ -97,7 +105,7 @@ job.add_command(submit, "create")
 
 
 @job.command("logs")
-@click.argument("name")
+@click.argument("name", shell_complete=completed("job"))
 @scope(*_HERE)
 @click.option("-f", "--file", default="stdout.txt", show_default=True, help="which log file")
 @click.option("--output-directory", default="stdouterr", show_default=True, help="the id of its output directory")
@@ -122,16 +130,25 @@ def logs(
     """Shows a log file of the job NAME while it is written."""
     found = context.experiment(group, workspace, experiment).job(name)
     if follow:
+        _tell_missing(found, file, output_directory)
         follow_log(context, found, file, cursor=cursor, bars=bars, output=output_directory)
         return
     found.refresh()
     match = [one for one in found.files(output_directory) if one.name == file]
     if not match:
-        raise click.UsageError(
-            f"job {name} has not written {file} yet; list its files with `batchhvd job files {name}`"
-        )
+        raise click.UsageError(f"job {name} has not written {file} yet; `batchhvd job files {name}` lists what it has")
     sys.stdout.buffer.write(match[0].read()[cursor:])
     sys.stdout.buffer.flush()
+
+
+def _tell_missing(found: Job, file: str, output: str) -> None:
+    """Says at once that a job which writes its logs already has none of that name, and which files it has."""
+    if found.refresh().started is None or found.ended:  # nothing can be there yet, or the stream says it
+        return
+    names = [one.name for one in found.files(output)]
+    if names and file not in names:
+        text = f"job {found.name} has not written {file} yet, and this waits for it. It has: {', '.join(names)}"
+        click.secho(text, fg="yellow", err=True)
 
 
 def follow_log(
@@ -189,7 +206,7 @@ def _end(found: Job) -> None:
 
 
 @job.command("wait")
-@click.argument("name")
+@click.argument("name", shell_complete=completed("job"))
 @scope(*_HERE)
 @click.option("--until", type=click.Choice(["running", "succeeded", "ended"]), default="succeeded", show_default=True)
 @click.option("--timeout", type=click.FloatRange(0), help="seconds (default: a week)")
@@ -201,13 +218,13 @@ def wait(context: CliContext, name: str, until: str, timeout: float | None, **wh
 
     found = context.experiment(**where).job(name)
     try:
-        return found.wait(until, timeout=timeout, report=context.report())
+        return found.wait(cast("GoalWord", until), timeout=timeout, report=context.report())
     except JobFailedError as error:
         end_as(found, error)
 
 
 @job.command("metrics")
-@click.argument("name")
+@click.argument("name", shell_complete=completed("job"))
 @scope(*_HERE)
 @formatted
 @with_context
@@ -223,7 +240,7 @@ def metrics(context: CliContext, name: str, form: Format, **where: str) -> None:
 
 
 @job.command("files")
-@click.argument("name")
+@click.argument("name", shell_complete=completed("job"))
 @scope(*_HERE)
 @click.option("--output-directory", default="stdouterr", show_default=True, help="the directory's id")
 @click.option("--folder", default=".", help="a folder in it")
@@ -235,7 +252,7 @@ def files(context: CliContext, name: str, output_directory: str, folder: str, **
 
 
 @job.command("explain")
-@click.argument("name")
+@click.argument("name", shell_complete=completed("job"))
 @scope(*_HERE)
 @shown
 @with_context
@@ -245,7 +262,7 @@ def explain(context: CliContext, name: str, **where: str) -> Verdict:
 
 
 @job.command("export")
-@click.argument("name")
+@click.argument("name", shell_complete=completed("job"))
 @click.argument("file", type=click.Path(dir_okay=False), default="-")
 @scope(*_HERE)
 @with_context
@@ -261,7 +278,7 @@ def export(context: CliContext, name: str, file: str, **where: str) -> None:
 
 
 @job.command("terminate")
-@click.argument("name")
+@click.argument("name", shell_complete=completed("job"))
 @scope(*_HERE)
 @shown
 @with_context

@@ -73,6 +73,17 @@ class Processes:
             )
         return task.folder
 
+    def entrance(self, handle: str, index: int, *, terminal: bool = False) -> list[str]:
+        """Returns the words before a command line with which it runs in a node of a run, as in the node's ranks.
+
+        Args:
+            handle: the run.
+            index: the node's number, from 0.
+            terminal: whether the command's input and output are a terminal.
+        """
+        archive.write(Path(handle), lasting=False)  # the run may have been started by an earlier version
+        return archive.command(handle, str(index), "--enter")
+
     def status(self, handles: Sequence[str]) -> Mapping[str, Status]:
         """Returns the status of each run; a run whose folder was removed is ``lost``.
 

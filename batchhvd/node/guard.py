@@ -8,6 +8,7 @@ import signal
 import time
 from pathlib import Path
 
+from batchhvd.node import log_names
 from batchhvd.node.folder.durable import DamagedRecordError
 from batchhvd.node.folder.records import declare, has_ended, node_path, read_node, read_task, write_json
 from batchhvd.node.folder.state import NodeState, StopReason
@@ -63,7 +64,7 @@ def complete(folder: Path, index: int, code: int) -> NodeRecord:
     """
     name, now = _name(folder, index), time.time()
     error = f"the node's runner ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}"
-    _note(folder, name, error)
+    _note(folder, index, error)
     declare(folder, StopReason.NODE, node=name, error=error)
     record = _begun(folder, index) or _unbegun(index, name, now)
     record["node"], record["state"], record["ended"] = name, NodeState.ENDED, now
@@ -101,11 +102,11 @@ def _name(folder: Path, index: int) -> str:
     return f"node {index}"
 
 
-def _note(folder: Path, name: str, error: str) -> None:
-    with contextlib.suppress(OSError, DamagedRecordError):
+def _note(folder: Path, index: int, error: str) -> None:
+    with contextlib.suppress(OSError, DamagedRecordError, IndexError):
         task = read_task(folder)
         if task is not None:
-            LogFile(Path(task["logs"]) / f"execution-{name}.log").write(f"{error}\n".encode())
+            LogFile(Path(task["logs"]) / log_names.execution(task, index)).write(f"{error}\n".encode())
 
 
 def _begun(folder: Path, index: int) -> NodeRecord | None:

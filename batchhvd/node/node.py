@@ -7,6 +7,7 @@ import os
 import socket
 from pathlib import Path
 
+from batchhvd.node import log_names
 from batchhvd.node.child import Child
 from batchhvd.node.folder.records import has_ended, node_path, read_node, read_task
 from batchhvd.node.folder.state import NodeState, StopReason
@@ -93,8 +94,9 @@ class Node:
     def _open(self) -> None:
         self.place.temporary.mkdir(parents=True, exist_ok=True)
         self.logs.mkdir(parents=True, exist_ok=True)
-        self.journal.open(self.logs)
-        self.outputs = (LogFile(self.logs / "stdout.txt"), LogFile(self.logs / "stderr.txt"))
+        self.journal.open(self.logs / log_names.execution(self.task, self.index))
+        names = (log_names.output(self.task, self.index, stream) for stream in ("stdout", "stderr"))
+        self.outputs = [LogFile(self.logs / name) for name in names]
         self.supervisor.listen()
         count, attempt = len(self.task["nodes"]), self.task["attempt"] + int(os.environ.get("SLURM_RESTART_COUNT") or 0)
         host = self.journal.record["host"]

@@ -7,6 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from batchhvd.node import log_names
 from batchhvd.node.child import Child
 from batchhvd.node.folder.state import PreparationPlace, StopReason
 from batchhvd.node.output import LogFile, TwinLog
@@ -86,7 +87,8 @@ class Preparation:
             self.journal.note(f"the ranks' view could not be removed: {error}")
 
     def _log(self, stream: str) -> LogFile:
-        return LogFile(Path(self.place.task["logs"]) / f"{stream}-job_prep-{self.place.name}.txt")
+        task = self.place.task
+        return LogFile(Path(task["logs"]) / log_names.preparation(task, self.place.index, stream))
 
     # -- where it runs --
 

@@ -199,7 +199,16 @@ class Service:
         return server.server(application, self._hall, **options), listener
 
     def _announce(self, endpoint: str) -> None:
-        root_folder.announce(self._root, endpoint, self._options.engine, self._started, self._containers.engine)
+        chosen = self._options
+        options = {
+            "engine_options": dict(chosen.option),
+            "prepare": chosen.prepare,
+            "allow_directory": chosen.allow_directory,
+            "containers": chosen.containers,
+            "port": chosen.port,
+            "idle": chosen.idle,
+        }
+        root_folder.announce(self._root, endpoint, chosen.engine, self._started, options)
 
     def _reap(self) -> None:
         """Removes the containers that nodes which were killed have left on this machine."""

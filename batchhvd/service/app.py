@@ -21,7 +21,7 @@ from batchhvd.service import public
 from batchhvd.service.arm import storage_accounts
 from batchhvd.service.description.published import Description
 from batchhvd.service.dispatch import Dispatcher
-from batchhvd.service.http import host, outgoing
+from batchhvd.service.http import conditions, host, outgoing
 from batchhvd.service.http.exchange import Act, Answer, FileService, Here
 from batchhvd.service.http.incoming import Incoming
 from batchhvd.service.http.tokens import Tokens
@@ -136,11 +136,14 @@ class App:
             return self._page.link(request.host)
         query, body, dry_run = request.query(), await request.body(), request.dry_run()
         act = self._dispatcher.prepare(request, query, body, dry_run=dry_run)
+        conditions.check(request.method, request.headers)
         if dry_run:
             return act()
         if act.in_thread:
-            return await asyncio.to_thread(act)
-        return await self._settle(self._do(act, writes=request.writes))
+            answer = await asyncio.to_thread(act)
+        else:
+            answer = await self._settle(self._do(act, writes=request.writes))
+        return conditions.judge(answer, request.headers)
 
     def _do(self, act: Act, *, writes: bool) -> Answer:
         """Acts; what writes does so in one transaction, so that the scheduler cannot remove a parent meanwhile."""

@@ -53,7 +53,7 @@ def _plan(document: Document, folder: Path) -> TaskLayout:
 
 def _private(properties: Document) -> Document:
     names = [entry["name"] for entry in properties.get("secrets", ())]
-    return {"secrets": dict.fromkeys(names, "")}
+    return {"secrets": dict.fromkeys(names, ""), "outputs": mounts.OUTPUTS}
 
 
 def _place(mount: MountPoint, folder: Path) -> Path:

@@ -22,6 +22,7 @@ class NewerTask(TypedDict, total=False):
     literal: list[str]
     grace: float | None
     container: ContainerDocument | None
+    setup: bool
 
 
 class TaskDocument(NewerTask):

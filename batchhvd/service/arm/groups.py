@@ -236,6 +236,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/subscriptions/{subscription}/providers", list_providers),
     ("GET", _PROVIDER, get_provider),
     ("POST", _PROVIDER + "/register", get_provider),
-    ("GET", _OPERATION + "/operations/{operation}", operations.status),
-    ("GET", _OPERATION + "/operationresults/{operation}", operations.result),
+    ("GET", _OPERATION + "/operationresults/{operation}", operations.status),
+    ("GET", _OPERATION + "/operationstatuses/{operation}", operations.result),
+    ("GET", _OPERATION + "/operations/{operation}", operations.status),  # by which an older service called it
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 from batchhvd.errors import ConflictError
@@ -20,6 +20,7 @@ from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.documents import JobProperties
 from batchhvd.service.store.job import PrivateJobFields, StoredJob
 from batchhvd.service.store.records import Document, Record
+from batchhvd.wire.facts import additions
 from batchhvd.wire.facts.containers import HEADER
 from batchhvd.wire.facts.states import JobState, ProvisioningState
 from batchhvd.wire.facts.toolkits import TOOL_TYPES
@@ -39,14 +40,16 @@ def create(here: Here, ask: Ask) -> Answer:
     properties = _complete(ask.body["properties"])
     old = find(here, parent, "jobs", name)
     if old is not None:
-        return _repeat(StoredJob.of(alive(old)), _asked(properties))
+        again = _repeated(StoredJob.of(alive(old)), _asked(properties))
+        return Answer(200, again.document) if ask.dry_run else operations.begin(here, ask, "create", again)
     cluster = _cluster(here, properties["cluster"]["id"])
     refuse(_problems(here, properties, cluster))
-    document, private = _made(here, parent, name, properties, cluster, ask.warnings)
+    warnings = [*ask.warnings, *_warnings(properties, cluster)]
+    document, private = _made(here, parent, name, properties, cluster, warnings)
     if ask.dry_run:
         return Answer(200, document, {HEADER: here.containers.to_header()})
-    here.store.put(document["id"], "jobs", parent.id, document, {**private})
-    return Answer(200, document)
+    record = here.store.put(document["id"], "jobs", parent.id, document, {**private})
+    return operations.begin(here, ask, "create", record)
 
 
 def _made(
@@ -59,9 +62,11 @@ def _made(
 ) -> tuple[Document, PrivateJobFields]:
     """Returns the document of a new job and what is kept beside it."""
     wanted, unique = redact.visible(properties), str(uuid.uuid4())
-    document = fresh(here, parent, "jobs", name, {**wanted, **_queued(here)})
+    document = fresh(here, parent, "jobs", name, {"experimentName": parent.document["name"], **wanted, **_queued(here)})
     document["properties"]["cluster"] = {"id": cluster.id if cluster else ""}
     document["properties"]["jobOutputDirectoryPathSegment"] = mounts.segment(document["id"], unique)
+    if warnings:
+        document["properties"][additions.FIELD] = {additions.WARNINGS: list(warnings)}
     private: PrivateJobFields = {
         "uuid": unique,
         "keys": redact.account_keys(properties.get("mountVolumes", {})),
@@ -70,6 +75,7 @@ def _made(
         "asked": _asked(properties),
         "warnings": list(warnings),
         "queued": here.now(),
+        "outputs": mounts.OUTPUTS,
     }
     return document, private
 
@@ -98,7 +104,7 @@ def _queued(here: Here) -> Document:
     return {"executionState": JobState.QUEUED, "executionStateTransitionTime": here.time()}
 
 
-def _repeat(old: StoredJob, wanted: Document) -> Answer:
+def _repeated(old: StoredJob, wanted: Document) -> Record:
     before = old.asked
     differ = sorted(name for name in {*before, *wanted} if before.get(name) != wanted.get(name))
     if differ:
@@ -108,7 +114,7 @@ def _repeat(old: StoredJob, wanted: Document) -> Answer:
             code="JobAlreadyExists",
             target=f"/properties/{differ[0]}",
         )
-    return Answer(200, old.record.document)
+    return old.record
 
 
 def _toolkit_problems(properties: Document) -> list[Problem]:
@@ -146,6 +152,11 @@ def _problems(here: Here, properties: JobProperties, cluster: StoredCluster | No
     return found
 
 
+def _warnings(properties: JobProperties, cluster: StoredCluster | None) -> Iterator[str]:
+    known = mounts.every(properties, cluster.properties if cluster else {})
+    return mount_rules.unmounted_warnings(properties, known)
+
+
 def _cluster_problems(properties: JobProperties, cluster: StoredCluster | None) -> list[Problem]:
     id, nodes = properties["cluster"]["id"], properties["nodeCount"]
     if cluster is None:
@@ -153,7 +164,7 @@ def _cluster_problems(properties: JobProperties, cluster: StoredCluster | None) 
     most = cluster.most_nodes
     if cluster.provisioning != ProvisioningState.SUCCEEDED:
         return [Problem("/properties/cluster/id", f"names a cluster that is {cluster.provisioning}: {id}")]
-    if nodes > most:
+    if nodes > most > 0:  # Batch AI queued a job for a cluster of no nodes: it waits for a resize
         text = f"must be at most {most}, the most nodes that the cluster's scale allows, not {nodes}; resize it first"
         return [Problem("/properties/nodeCount", text)]
     return []

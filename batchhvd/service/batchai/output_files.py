@@ -84,11 +84,12 @@ def output_directory(here: Here, job: StoredJob, id: str) -> tuple[str, str, str
     """
     properties = job.properties
     segment = properties["jobOutputDirectoryPathSegment"]
-    prefix, suffix = properties["stdOutErrPathPrefix"], "stdouterr"
-    if id != "stdouterr":
+    if id == "stdouterr":
+        prefix, place = properties["stdOutErrPathPrefix"], f"{segment}/stdouterr"
+    else:
         entry = _output(properties, id)
-        prefix, suffix = entry["pathPrefix"], entry.get("pathSuffix", "")
-    return _place(here, properties, "/".join([prefix.rstrip("/"), segment, suffix.strip("/")]))
+        prefix, place = entry["pathPrefix"], mounts.output_place(segment, job.outputs, entry.get("pathSuffix", ""))
+    return _place(here, properties, f"{prefix.rstrip('/')}/{place}")
 
 
 def _output(properties: JobProperties, id: str) -> OutputEntry:
@@ -178,5 +179,5 @@ def _links(here: Here, ask: Ask, folder: Folder, expiry: float) -> Callable[[str
     """Returns what gives the link to a file of a folder's share by its path there."""
     public = "://management." in ask.base
     start = f"https://{folder.account}.{FILE_DOMAIN}" if public else f"{ask.base}/{folder.account}"
-    query = here.files.links(folder.account, folder.share, "r", expiry)
+    query = here.files.links(folder.account, folder.share, "rl", expiry)
     return lambda path: f"{start}/{folder.share}/{quote(path)}?{query(path)}"

@@ -1,7 +1,8 @@
 """The names of hosts under which a client may have asked for something and still mean this service.
 
-They are the machine's own names, and Azure's public ones, which come through the service's proxy. Every other name is a
-web page's attempt to reach the service through a name of its own (DNS rebinding).
+They are the machine's own names, an account's name before ``.file.localhost``, which systems resolve to the loopback
+interface and nobody else can own (RFC 6761), and Azure's public ones, which come through the service's proxy. Every
+other name is a web page's attempt to reach the service through a name of its own (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import re
 from batchhvd.wire.facts.hosts import ACCOUNT_NAME, FILE_DOMAIN, LOGIN_HOSTS, MANAGEMENT_HOSTS
 
 _NAMED = [*map(re.escape, (*MANAGEMENT_HOSTS, *LOGIN_HOSTS)), f"{ACCOUNT_NAME}{re.escape(f'.{FILE_DOMAIN}')}"]
-_OURS = re.compile(rf"(127\.0\.0\.1|localhost|\[::1\]|{'|'.join(_NAMED)})(:\d+)?", re.IGNORECASE)
+_LOCAL = rf"127\.0\.0\.1|localhost|\[::1\]|{ACCOUNT_NAME}\.file\.localhost"
+_OURS = re.compile(rf"({_LOCAL}|{'|'.join(_NAMED)})(:\d+)?", re.IGNORECASE)
 _PUBLIC = re.compile("|".join(("localhost", *_NAMED)), re.IGNORECASE)
 _FILES = re.compile(rf"{ACCOUNT_NAME}\.file\.", re.IGNORECASE)
 

@@ -147,8 +147,21 @@ def _is_text(value: str) -> bool:
 
 
 def log_problems(holder: TaskProperties, known: list[mounts.MountPoint], at: str) -> list[Problem]:
-    """Returns what is wrong with the ``stdOutErrPathPrefix`` of a job or of a setup task."""
+    """Returns what is wrong with the ``stdOutErrPathPrefix`` of a setup task."""
     return _prefix_problems(holder["stdOutErrPathPrefix"], known, f"{at}/stdOutErrPathPrefix")
+
+
+def unmounted_warnings(properties: JobProperties, known: list[mounts.MountPoint]) -> Iterator[str]:
+    """Yields a sentence for each prefix of a job's outputs on which nothing is mounted."""
+    places = [("stdOutErrPathPrefix", properties["stdOutErrPathPrefix"])]
+    for index, entry in enumerate(properties.get("outputDirectories", ())):
+        places.append((f"outputDirectories/{index}/pathPrefix", entry["pathPrefix"]))
+    for pointer, path in places:
+        if mounts.unmounted(path, known) is not None:
+            yield (
+                f"/properties/{pointer} lies on no mount: '{path}'. What the job writes there stays in its own folder, "
+                "below tasks/ in the service's root, and no list of files shows it."
+            )
 
 
 def directory_problems(properties: JobProperties, known: list[mounts.MountPoint], at: str) -> list[Problem]:
@@ -157,16 +170,23 @@ def directory_problems(properties: JobProperties, known: list[mounts.MountPoint]
     outputs = [entry["id"] for entry in properties.get("outputDirectories", ())]
     found = [*_id_problems(inputs, set(), f"{at}/inputDirectories")]
     found += _id_problems(outputs, {"stdouterr"}, f"{at}/outputDirectories")
-    found += log_problems(properties, known, at)
+    found += _output_problems(properties["stdOutErrPathPrefix"], known, f"{at}/stdOutErrPathPrefix")
     for index, entry in enumerate(properties.get("outputDirectories", ())):
         pointer = f"{at}/outputDirectories/{index}"
-        found += _prefix_problems(entry["pathPrefix"], known, f"{pointer}/pathPrefix")
+        found += _output_problems(entry["pathPrefix"], known, f"{pointer}/pathPrefix")
         suffix = entry.get("pathSuffix", "")
         if not mounts.inside(suffix.lstrip("/")):
             found.append(Problem(f"{pointer}/pathSuffix", "must stay inside the output directory"))
         elif variable := _VARIABLE.search(suffix):
             found.append(Problem(f"{pointer}/pathSuffix", f"may hold no variable, not '{variable[0]}': '{suffix}'"))
     return found
+
+
+def _output_problems(path: str, known: list[mounts.MountPoint], pointer: str) -> list[Problem]:
+    """Returns what is wrong with a prefix of a job's outputs; Batch AI took one below the cluster's root as it is."""
+    if mounts.unmounted(path, known) is not None and not _VARIABLE.search(path, 1):
+        return []
+    return _prefix_problems(path, known, pointer)
 
 
 def _prefix_problems(path: str, known: list[mounts.MountPoint], pointer: str) -> list[Problem]:

@@ -85,7 +85,7 @@ def build(
     properties = job.properties
     box = container.document(job, site.containers)
     launch, command, script = _command(properties, _IN_IMAGE if box else _as_it_is(site.python))
-    outputs = output_directories(properties, targets)
+    outputs = output_directories(job, targets, attempt.folder)
     variables = dict(_variables(job, cluster, attempt, site))
     task = Task(
         name=re.sub(r"[^\w.-]", "-", job.name, flags=re.ASCII),
@@ -119,25 +119,36 @@ def mounts_of(job: JobProperties, cluster: ClusterProperties) -> list[MountPoint
     return mounts.every(job, cluster)
 
 
-def output_directories(properties: JobProperties, targets: Mapping[MountPoint, Path]) -> dict[str, Path]:
+def output_directories(job: StoredJob, targets: Mapping[MountPoint, Path], folder: Path) -> dict[str, Path]:
     """Returns the path of each output directory by its id; ``stdouterr`` holds the logs.
 
+    Args:
+        job: the job.
+        targets: the directory that each of its mounts leads to.
+        folder: the task's folder, which holds what lies on no mount.
+
     Raises:
-        ValueError: a prefix is on no mount; the message is the prefix.
+        ValueError: a prefix is on no mount, and not below the cluster's mount root; the message is the prefix.
     """
-    segment = properties["jobOutputDirectoryPathSegment"]
-    found = {"stdouterr": _resolve(properties["stdOutErrPathPrefix"], targets) / segment / "stdouterr"}
+    properties, segment = job.properties, job.properties["jobOutputDirectoryPathSegment"]
+    found = {"stdouterr": _written(properties["stdOutErrPathPrefix"], targets, folder) / segment / "stdouterr"}
     for entry in properties.get("outputDirectories", ()):
-        place = posixpath.join(segment, entry.get("pathSuffix", "").strip("/"))
-        found[entry["id"]] = _resolve(entry["pathPrefix"], targets) / place
+        place = mounts.output_place(segment, job.outputs, entry.get("pathSuffix", ""))
+        found[entry["id"]] = _written(entry["pathPrefix"], targets, folder) / place
     return found
 
 
+def _written(prefix: str, targets: Mapping[MountPoint, Path], folder: Path) -> Path:
+    place = mounts.unmounted(prefix, list(targets))
+    return _resolve(prefix, targets) if place is None else folder / FOLDERS[CLUSTER_ROOT] / place
+
+
 def segments(properties: JobProperties, targets: Mapping[MountPoint, Path]) -> list[Path]:
-    """Returns the directories that only this job writes to, one for each prefix."""
+    """Returns the directories that only this job writes to, one for each prefix that lies on a mount."""
     prefixes = [properties["stdOutErrPathPrefix"], *(e["pathPrefix"] for e in properties.get("outputDirectories", ()))]
-    found = [_resolve(prefix, targets) / properties["jobOutputDirectoryPathSegment"] for prefix in prefixes]
-    return list(dict.fromkeys(found))
+    found = [locate(prefix, targets) for prefix in prefixes]
+    segment = properties["jobOutputDirectoryPathSegment"]
+    return list(dict.fromkeys(place / segment for place in found if place is not None))
 
 
 def _resolve(path: str, targets: Mapping[MountPoint, Path]) -> Path:
@@ -244,8 +255,8 @@ def _variables(job: StoredJob, cluster: ClusterProperties, attempt: Attempt, sit
     for entry in properties.get("inputDirectories", ()):
         yield f"AZ_BATCHAI_INPUT_{entry['id']}", entry["path"]
     for output in properties.get("outputDirectories", ()):
-        path = posixpath.join(output["pathPrefix"], segment, output.get("pathSuffix", "").strip("/")).rstrip("/")
-        yield f"AZ_BATCHAI_OUTPUT_{output['id']}", path
+        place = mounts.output_place(segment, job.outputs, output.get("pathSuffix", ""))
+        yield f"AZ_BATCHAI_OUTPUT_{output['id']}", posixpath.join(output["pathPrefix"], place)
     yield from ((name, value) for name, value in _own(properties).items() if not allowed(name, value))
 
 

@@ -60,13 +60,14 @@ class Remedy(NamedTuple):
 
 
 class Code(WireWord):
-    """The codes of a job's first error: why it waits, or failed."""
+    """The codes of a job's first error: why it waits, or failed; ``JobFailed`` is Batch AI's for whatever ranks do."""
 
     WAITING = "Waiting"
     MOUNT_FAILED = "MountFailed"
     SCRIPT_NOT_FOUND = "ScriptNotFound"
     PREPARATION_FAILED = "JobPreparationFailed"
     RANK_FAILED = "RankFailed"
+    JOB_FAILED = "JobFailed"
     OUT_OF_MEMORY = "OutOfMemory"
     WALL_CLOCK_LIMIT = "WallClockLimit"
     TERMINATED = "JobTerminated"
@@ -98,6 +99,7 @@ CAUSE_OF_CODE: Mapping[str, Cause] = {
     Code.SCRIPT_NOT_FOUND: Cause.SCRIPT_MISSING,
     Code.PREPARATION_FAILED: Cause.PREPARATION_FAILED,
     Code.RANK_FAILED: Cause.RANK_FAILED,
+    Code.JOB_FAILED: Cause.RANK_FAILED,
     Code.OUT_OF_MEMORY: Cause.OUT_OF_MEMORY,
     Code.WALL_CLOCK_LIMIT: Cause.WALL_CLOCK,
     Code.TERMINATED: Cause.TERMINATED,
@@ -131,7 +133,7 @@ REMEDIES: Mapping[Cause, Remedy] = {
     ),
     Cause.PREPARATION_FAILED: Remedy(
         f"correct JobSpec.preparation, then {_AGAIN.python}",
-        "read stderr-job_prep-*.txt (batchhvd job files NAME lists it, batchhvd job logs NAME -f … shows it), "
+        "read stderr-job_prep*.txt (batchhvd job files NAME lists it, batchhvd job logs NAME -f … shows it), "
         f"correct the preparation's command, then {_AGAIN.shell}",
     ),
     Cause.RANK_FAILED: Remedy(
@@ -162,8 +164,8 @@ REMEDIES: Mapping[Cause, Remedy] = {
     Cause.HOROVOD_MISSING: _INSTALL,
     Cause.HOROVOD_BROKEN: _INSTALL,
     Cause.ENGINE_FAILED: Remedy(
-        f"read the execution-*.log files of job.files() and the service's log, then {_AGAIN.python}",
-        f"read the execution-*.log files (batchhvd job files NAME) and the service's log, then {_AGAIN.shell}",
+        f"read the execution*.log files of job.files() and the service's log, then {_AGAIN.python}",
+        f"read the execution*.log files (batchhvd job files NAME) and the service's log, then {_AGAIN.shell}",
     ),
     Cause.DISK_FULL: Remedy(
         f"free space on the disk of the service's folder, such as by deleting finished jobs; then {_AGAIN.python}",

@@ -154,7 +154,7 @@ def test_a_learning_rate_for_many_ranks() -> None:
 
 def test_outputs_and_their_variables() -> None:
     found = plan(evolve(SPEC, outputs=[OutputDirectory("MODEL", SHARE, "models")]))
-    assert found.nodes[0].variables["AZ_BATCHAI_OUTPUT_MODEL"] == f"{SHARE}/…/models"
+    assert found.nodes[0].variables["AZ_BATCHAI_OUTPUT_MODEL"] == f"{SHARE}/…/outputs/models"
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
