@@ -40,6 +40,11 @@ class Run:
         return (self.logs / name).read_text()
 
     @property
+    def execution(self) -> str:
+        """The log of its node, or of its first one."""
+        return next(iter(sorted(self.logs.glob("execution*.log")))).read_text()
+
+    @property
     def record(self) -> Any:
         return json.loads((self.folder / "node-0.json").read_text())
 
@@ -101,7 +106,7 @@ def test_ranks_and_preparation_see_the_image_and_share_its_changes(run: Starter)
     assert {f"{rank} of 2: image it's $HOME" for rank in (0, 1)} <= set(lines) and lines.count("`x` ü") == 2
     assert found.log("stdout-job_prep-n1.txt") == "says image\n"
     assert found.record["preparation"]["where"] == "container"
-    assert "podman runs localhost/small:1" in found.log("execution-n0.log")
+    assert "podman runs localhost/small:1" in found.execution
     assert not Path("/prepared").exists()  # and not on this machine
     assert (found.logs / "work-n0" / "here").stat().st_uid == os.geteuid()
     assert not list(found.folder.glob("container-*"))
@@ -162,7 +167,7 @@ def test_the_next_node_removes_what_was_left_and_nothing_else(run: Starter, engi
         engine("create", "--name", name, "--label", f"batchhvd.node={label}", NAME, "/bin/sh")
     engine("create", "--name", "foreign", NAME, "/bin/sh")
     found = run("true")
-    assert "the container left of a node that was killed is removed" in found.log("execution-n0.log")
+    assert "the container left of a node that was killed is removed" in found.execution
     assert sorted(engine.containers) == ["foreign", "other", "strange"]
     engine("rm", "--force", "foreign", "other", "strange")
 
@@ -215,7 +220,7 @@ def test_an_image_that_cannot_be_had_ends_the_task_at_once(run: Starter, engine:
         found = run("true", box=box)
         assert (found.status.state, found.status.reason) == ("failed", "image")
         assert found.status.error.startswith(told)
-        assert "hunter2" not in found.log("execution-n0.log") + str(found.status)
+        assert "hunter2" not in found.execution + str(found.status)
         assert not list(found.folder.glob("container-*"))
 
 
@@ -228,7 +233,7 @@ def test_a_private_image_is_pulled_with_its_password_for_this_job_alone(run: Sta
         for box in ({**mine, "password": "wrong"}, {**mine, "username": ""}):
             refused = run("true", box=box).status
             assert (refused.reason, "could not be pulled" in refused.error) == ("image", True)
-            assert "hunter2" not in str(refused) + found.log("execution-n0.log")
+            assert "hunter2" not in str(refused) + found.execution
 
 
 def _seen(engine: Podman) -> None:
@@ -256,4 +261,4 @@ def test_what_does_not_start_is_told_with_what_the_engine_said(run: Starter, eng
 def test_a_preparation_that_fails_in_the_image_ends_the_task(run: Starter) -> None:
     found = run("echo ran", preparation="echo broken >&2; exit 9")
     assert (found.status.reason, found.status.exit_code) == ("preparation", 9)
-    assert found.log("stderr-job_prep-n0.txt") == "broken\n"
+    assert found.log("stderr-job_prep.txt") == "broken\n"
