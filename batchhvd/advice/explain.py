@@ -244,6 +244,8 @@ def _waits(facts: JobFacts, cluster: ClusterFacts) -> tuple[Cause, str, Remedy]:
     wait = Remedy("job.wait('running')", f"batchhvd job wait {facts.name} --until running")
     if any(error.details.get("By") == "engine" for error in facts.errors):
         return Cause.WAITING_FOR_ENGINE, "what runs the jobs of the service has not started it yet", wait
+    if any(error.details.get("By") == "jobs" for error in facts.errors):
+        return Cause.WAITING_FOR_JOBS, "other jobs must come first", wait
     if cluster.target < facts.nodes:
         remedy = Remedy(f"cluster.resize({facts.nodes})", f"{shell} {facts.nodes}")
         return Cause.CLUSTER_TOO_SMALL, f"{named} is set to {cluster.target} at most", remedy

@@ -11,6 +11,7 @@ import sqlite3
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from batchhvd.engines import containers
 from batchhvd.engines.fleet import Fleet
 from batchhvd.errors import EngineError
 from batchhvd.service import app, process, root_folder, server
+from batchhvd.service.blob_site import BlobSite
+from batchhvd.service.blobs.app import Blobs
 from batchhvd.service.files.app import Files
 from batchhvd.service.http import limits
 from batchhvd.service.http.door import Hall
@@ -154,9 +157,11 @@ class Service:
             self._scheduler.close()
 
     async def _serve(self) -> None:
-        application = self._application()
-        listener = server.listen(self._options.port)
-        servers = [(server.server(application, self._hall), listener)]
+        listener, for_blobs = server.listen(self._options.port), server.listen(0)
+        blobs = Blobs(self._root / "containers", self._keys, admitted=trust, problem=self._watch.problem)
+        application = self._application(blobs, server.url(for_blobs))
+        site = BlobSite(blobs, self._activity.touch)
+        servers = [(server.server(application, self._hall), listener), (server.server(site, self._hall), for_blobs)]
         async with AsyncExitStack() as proxies:
             if self._options.tls:
                 servers.append(await self._secure(application, proxies))
@@ -166,7 +171,10 @@ class Service:
                 servers, lambda: self._announce(server.url(listener)), self._ended, proxies.pop_all().aclose
             )
 
-    def _application(self) -> Holding:
+    def _keys(self, account: str) -> Sequence[str] | None:
+        return accounts.keys_of(self._store, account)
+
+    def _application(self, blobs: Blobs, blob_endpoint: str) -> Holding:
         application = app.build(
             self._store,
             self._root,
@@ -174,13 +182,14 @@ class Service:
             self._wake.set,
             Files(
                 self._root / "shares",
-                lambda account: accounts.keys_of(self._store, account),
+                self._keys,
                 admitted=trust,
                 problem=self._watch.problem,
             ),
             touch=self._activity.touch,
             directories=self._options.allow_directory,
             problem=self._watch.problem,
+            blobs=(blobs, blob_endpoint),
             containers=self._containers,
         )
         return Holding(application, ended=job_over(self._store), closing=self._stop.is_set)

@@ -47,6 +47,7 @@ def build(
     touch: Callable[[], None] = lambda: None,
     directories: Sequence[str] = (),
     problem: Callable[[], str] = lambda: "",
+    blobs: tuple[FileService, str] | None = None,
     containers: Containers = Containers(),  # noqa: B008  # frozen
 ) -> App:
     """Returns the application.
@@ -61,15 +62,16 @@ def build(
         touch: called for each request, so that an idle service can be ended.
         directories: the directories of the machine that jobs may mount.
         problem: says what keeps the service from answering, "" if nothing does.
+        blobs: the blob service, and the URL below which it serves accounts by path.
         containers: what the service does with container images.
     """
-    here = Here(store, root, files, now, directories, problem, containers)
+    here = Here(store, root, files, now, directories, problem, blobs, containers)
     dispatcher = Dispatcher(here, Description.published())
     return App(here, secret, dispatcher, PageSite(here, secret), wake, touch)
 
 
 class App:
-    """The ASGI application of the control plane; passes requests for files to the file service."""
+    """The ASGI application of the control plane; passes requests for files and blobs on."""
 
     def __init__(
         self,
@@ -89,6 +91,9 @@ class App:
             return
         self._touch()
         request = Incoming(scope, receive)
+        if self._here.blobs and request.hosts == 1 and _is_for_blobs(request):
+            await self._here.blobs[0](scope, receive, outgoing.named(send, {}))
+            return
         paged = request.hosts == 1 and self._page.serves(request.host)
         if _is_for_files(request):
             await self._here.files(scope, receive, outgoing.named(send, {}))
@@ -172,6 +177,10 @@ def _check_host(request: Incoming) -> None:
     if not host.is_ours(request.host):
         text = f"This service does not answer for the host '{request.host}'."
         raise AccessDeniedError(text, code="HostNotAllowed")
+
+
+def _is_for_blobs(request: Incoming) -> bool:
+    return host.is_ours(request.host) and host.is_for_blobs(request.host)
 
 
 def _is_for_files(request: Incoming) -> bool:

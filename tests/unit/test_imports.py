@@ -38,14 +38,15 @@ ARROWS = {
     "spec": "wire.facts",
     "wire": "wire.facts",
     "wire.facts": "",
-    "service": "service.arm service.batchai service.files service.status service.scheduler service.drills "
-    "service.mounts service.description service.http service.store engines wire.facts",
+    "service": "service.arm service.batchai service.blobs service.files service.status service.scheduler "
+    "service.drills service.mounts service.description service.http service.store engines wire.facts",
     "service.batchai": "service.arm service.mounts service.description service.http service.store wire.facts",
     "service.arm": "service.description service.http service.store wire.facts",
     "service.status": "service.scheduler service.http service.store wire.facts",
     "service.drills": "service.storage.disk service.store",
     "service.scheduler": "service.mounts service.store engines wire.facts",
     "service.mounts": "service.description service.http service.store wire.facts",
+    "service.blobs": "service.storage service.storage.disk service.storage.protocol",
     "service.files": "service.files.operations service.files.protocol service.storage service.storage.disk "
     "service.storage.protocol",
     "service.files.operations": "service.files.protocol service.storage service.storage.disk service.storage.protocol",
@@ -63,6 +64,7 @@ ARROWS = {
     "node.container": "node.folder",
     "node.folder": "",
     "node.sandbox": "",
+    "filesystem": "batchhvd",
     "testing": "batchhvd resources service service.files service.http service.storage service.storage.protocol "
     "service.store engines wire wire.facts",
     "errors": "",

@@ -12,9 +12,9 @@ from batchhvd.service.description.reader import Schema
 from batchhvd.service.http import paging
 from batchhvd.service.http.exchange import Answer, Ask, Handler, Here
 from batchhvd.service.store import trash
-from batchhvd.service.store.accounts import find, job_with_key
+from batchhvd.service.store.accounts import find, folders, job_with_key
 from batchhvd.service.store.records import Document, Record
-from batchhvd.wire.facts.hosts import ACCOUNT_NAME, FILE_DOMAIN
+from batchhvd.wire.facts.hosts import ACCOUNT_NAME, BLOB_DOMAIN, FILE_DOMAIN
 
 _TAGS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
 _SKU: Schema = {"required": ["name"], "properties": {"name": {"type": "string"}}}
@@ -49,8 +49,8 @@ def put_account(here: Here, ask: Ask) -> Answer:
         raise ConflictError(f"{_taken(name)}.", code="StorageAccountAlreadyTaken")
     if old is not None:
         changed = here.store.update(old.id, lambda document, private: document.update(tags=body.get("tags", {})))
-        return Answer(200, shown(changed or old, ask))
-    here.files.forget(name)
+        return Answer(200, shown(here, changed or old, ask))
+    _forget(here, name)
     record = here.store.put(
         f"{parent.id}/providers/Microsoft.Storage/storageAccounts/{name}",
         "storageAccounts",
@@ -58,7 +58,7 @@ def put_account(here: Here, ask: Ask) -> Answer:
         _document(here, parent, name, body),
         {"keys": [_new_key("key1"), _new_key("key2")]},
     )
-    return Answer(200, shown(record, ask))
+    return Answer(200, shown(here, record, ask))
 
 
 def _document(here: Here, parent: Record, name: str, body: Document) -> Document:
@@ -86,12 +86,14 @@ def _new_key(name: str) -> dict[str, str]:
     return {"keyName": name, "value": base64.b64encode(secrets.token_bytes(64)).decode(), "permissions": "FULL"}
 
 
-def shown(record: Record, ask: Ask) -> Document:
-    """Returns an account's document with the file endpoint that this client can reach."""
+def shown(here: Here, record: Record, ask: Ask) -> Document:
+    """Returns an account's document with the endpoints for files and blobs that this client can reach."""
     name = record.document["name"]
-    local = f"{ask.base}/{name}/"
-    url = f"https://{name}.{FILE_DOMAIN}/" if "://management." in ask.base else local
-    properties = {**record.document["properties"], "primaryEndpoints": {"file": url}}
+    if "://management." in ask.base:
+        endpoints = {"file": f"https://{name}.{FILE_DOMAIN}/", "blob": f"https://{name}.{BLOB_DOMAIN}/"}
+    else:
+        endpoints = {"file": f"{ask.base}/{name}/"} | ({"blob": f"{here.blobs[1]}/{name}/"} if here.blobs else {})
+    properties = {**record.document["properties"], "primaryEndpoints": endpoints}
     return {**record.document, "properties": properties}
 
 
@@ -126,13 +128,13 @@ def account(here: Here, ask: Ask) -> Record:
 
 def get_account(here: Here, ask: Ask) -> Answer:
     """Shows an account."""
-    return Answer(200, shown(account(here, ask), ask))
+    return Answer(200, shown(here, account(here, ask), ask))
 
 
 def list_accounts(here: Here, ask: Ask) -> Answer:
     """Lists the accounts of a group, or all."""
     parent = group(here, ask.names["group"]).id if "group" in ask.names else None
-    return paging.records(ask, here.fetch("storageAccounts", parent), lambda record: shown(record, ask))
+    return paging.records(ask, here.fetch("storageAccounts", parent), lambda record: shown(here, record, ask))
 
 
 def delete_account(here: Here, ask: Ask) -> Answer:
@@ -144,9 +146,17 @@ def delete_account(here: Here, ask: Ask) -> Answer:
         return Answer(204)
     _refuse_in_use(here, record)
     here.store.delete(record.id)
-    trash.discard(here.root, here.root / "shares" / record.document["name"])
-    here.files.forget(record.document["name"])
+    for folder in folders(here.root, record.document["name"]):
+        trash.discard(here.root, folder)
+    _forget(here, record.document["name"])
     return Answer(200)
+
+
+def _forget(here: Here, name: str) -> None:
+    """Deletes what is kept beside an account's shares and containers."""
+    here.files.forget(name)
+    if here.blobs:
+        here.blobs[0].forget(name)
 
 
 def _refuse_in_use(here: Here, record: Record) -> None:

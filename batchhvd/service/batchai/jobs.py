@@ -8,7 +8,7 @@ from typing import cast
 
 from batchhvd.errors import ConflictError
 from batchhvd.service.arm import operations
-from batchhvd.service.batchai import images, redact
+from batchhvd.service.batchai import images, job_order, redact
 from batchhvd.service.batchai.clusters import BY_NODE, logins
 from batchhvd.service.batchai.kinds import alive, find, fresh, name_of, named, open_parent
 from batchhvd.service.description.reader import Problem, refuse
@@ -43,7 +43,7 @@ def create(here: Here, ask: Ask) -> Answer:
         again = _repeated(StoredJob.of(alive(old)), _asked(properties))
         return Answer(200, again.document) if ask.dry_run else operations.begin(here, ask, "create", again)
     cluster = _cluster(here, properties["cluster"]["id"])
-    refuse(_problems(here, properties, cluster))
+    refuse([*_problems(here, properties, cluster), *job_order.problems(here, parent, properties)])
     warnings = [*ask.warnings, *_warnings(properties, cluster)]
     document, private = _made(here, parent, name, properties, cluster, warnings)
     if ask.dry_run:

@@ -17,6 +17,7 @@ class Cause(WireWord):
     SUCCEEDED = "succeeded"
     RUNNING = "running"
     WAITING_FOR_ENGINE = "waiting in the engine's own queue"
+    WAITING_FOR_JOBS = "waiting for other jobs"
     WAITING_FOR_NODES = "waiting for idle nodes"
     WAITING_FOR_RESIZE = "waiting for the cluster to resize"
     CLUSTER_TOO_SMALL = "cluster too small"
@@ -35,6 +36,7 @@ class Cause(WireWord):
     HOROVOD_BROKEN = "Horovod broken"
     ENGINE_FAILED = "engine failed"
     DISK_FULL = "disk full"
+    EARLIER_JOB_FAILED = "earlier job failed"
     IMAGE_UNAVAILABLE = "image unavailable"
     CONTAINER_FAILED = "container failed"
     READY = "ready"
@@ -76,6 +78,7 @@ class Code(WireWord):
     HOROVOD_BROKEN = "HorovodBroken"
     ENGINE_FAILED = "EngineFailed"
     DISK_FULL = "DiskFull"
+    EARLIER_JOB_FAILED = "EarlierJobFailed"
     IMAGE_UNAVAILABLE = "ImageUnavailable"
     CONTAINER_FAILED = "ContainerFailed"
 
@@ -108,6 +111,7 @@ CAUSE_OF_CODE: Mapping[str, Cause] = {
     Code.HOROVOD_BROKEN: Cause.HOROVOD_BROKEN,
     Code.ENGINE_FAILED: Cause.ENGINE_FAILED,
     Code.DISK_FULL: Cause.DISK_FULL,
+    Code.EARLIER_JOB_FAILED: Cause.EARLIER_JOB_FAILED,
     Code.IMAGE_UNAVAILABLE: Cause.IMAGE_UNAVAILABLE,
     Code.CONTAINER_FAILED: Cause.CONTAINER_FAILED,
 }
@@ -170,6 +174,10 @@ REMEDIES: Mapping[Cause, Remedy] = {
     Cause.DISK_FULL: Remedy(
         f"free space on the disk of the service's folder, such as by deleting finished jobs; then {_AGAIN.python}",
         f"free space on the disk of the service's folder, such as by `batchhvd prune --older 30d`; then {_AGAIN.shell}",
+    ),
+    Cause.EARLIER_JOB_FAILED: Remedy(
+        f"call explain() of that job, mend it, and {_AGAIN.python}; then do the same with this one",
+        f"see why that job failed (batchhvd job explain), mend it, and {_AGAIN.shell}; then do the same with this one",
     ),
     Cause.IMAGE_UNAVAILABLE: Remedy(
         "correct the image's name, archive or credentials, pull it on the node (podman pull IMAGE), or give it as "
