@@ -84,6 +84,7 @@ class Plan:
         launch: ``"horovod"``, ``"mpi"``, or ``"single"`` for a command that runs once.
         command: the command line of one rank; the node fills in its variables.
         preparation: the command line that runs on each node before, or None.
+        preparation_place: where that will run, or that it is skipped; "" if the service does not say.
         logs: where the logs go, below the mount root.
         mounts: the shares, and whether they exist.
         problems: what would make it fail, a sentence each: first what the service rejects, then what the client sees.
@@ -102,6 +103,7 @@ class Plan:
     problems: tuple[str, ...] = field(default=())
     warnings: tuple[str, ...] = field(default=())
     checked: bool = False
+    preparation_place: str = ""
     _shell: tuple[str, ...] = field(default=(), repr=False, eq=False)
 
     def for_shell(self) -> Plan:
@@ -124,12 +126,14 @@ class Plan:
 
     def table(self) -> list[tuple[str, str]]:
         """Returns it as rows of a name and a text."""
+        place = self.preparation_place
         return [
-            ("cluster", f"{self.cluster} ({self.vm_size})"),
+            ("cluster", f"{self.cluster} ({self.vm_size})" if self.vm_size else "does not exist"),
             ("nodes", str(len(self.nodes))),
             ("ranks", f"{self.ranks}: {_spread(self.nodes)}"),
             ("launch", self.launch),
             *([("preparation", self.preparation)] if self.preparation else []),
+            *([("", f"runs {place}" if not place.startswith("skipped") else f"is {place}")] if place else []),
             ("command", self.command),
             ("logs", self.logs),
             *(("mount", _mount_text(mount)) for mount in self.mounts),
@@ -173,6 +177,9 @@ class ServiceFacts(Protocol):
     def cluster(self) -> tuple[str, str, int] | None:
         """Returns the cluster's name, VM size and the most nodes that it can have; None if it does not exist."""
 
+    def preparation(self) -> str:
+        """Returns where the job's preparation would run, "" if the service has not said it; after ``refusals``."""
+
     def has_share(self, mount: Mount) -> bool:
         """Says whether a mount's account and share exist."""
 
@@ -208,6 +215,7 @@ def make(spec: JobSpec, name: str, survey: ServiceFacts) -> Plan:
         problems=tuple(problem.python for problem in problems),
         warnings=tuple(_warnings(spec, known, survey, checked=refusals is not None)),
         checked=refusals is not None,
+        preparation_place=survey.preparation() if spec.preparation else "",
         shell=tuple(problem.shell for problem in problems),
     )
 

@@ -19,7 +19,7 @@ from batchhvd.node.supervisor import StoppedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from batchhvd.node.contained import Contained
     from batchhvd.node.place import TaskPlace
@@ -100,25 +100,13 @@ class Preparation:
         if asked != PreparationPlace.OVERLAY:
             return asked
         try:
-            own_mounts()
-            self.layers.mkdir(parents=True, exist_ok=True)
-            self._try_view()
+            try_view(self.layers, lambda place: self._new_view(place, None))
         except OSError as error:
             self.journal.note(
                 f"a preparation must not change this machine, and no copy-on-write view is possible: {error}"
             )
             return PreparationPlace.SKIP
         return asked
-
-    def _try_view(self) -> None:
-        """Mounts a view once; if the folder for layers cannot take changes, memory takes its place."""
-        place = self.layers / f".try-{os.getpid()}"
-        try:
-            self._new_view(place, None).close()
-        except OSError:
-            mount("tmpfs", str(self.layers), "tmpfs", options="mode=700")
-            self._new_view(place, None).close()
-        remove(place)
 
     # -- the three ways --
 
@@ -202,6 +190,41 @@ class Preparation:
         shares = [path.resolve() for path in found if path.is_symlink()]
         binds = [folder, Path(self.place.task["logs"]), *shares]
         return MachineView(folder / f"view-{self.place.index}", changes, below, binds)
+
+
+def try_view(layers: Path, make: Callable[[Path], MachineView]) -> None:
+    """Mounts a view once; if the folder for layers cannot take changes, memory takes its place.
+
+    Args:
+        layers: the folder for layers.
+        make: mounts a view whose changes go to a folder.
+
+    Raises:
+        OSError: this machine does not allow it.
+    """
+    own_mounts()
+    layers.mkdir(parents=True, exist_ok=True)
+    place = layers / f".try-{os.getpid()}"
+    try:
+        make(place).close()
+    except OSError:
+        mount("tmpfs", str(layers), "tmpfs", options="mode=700")
+        make(place).close()
+    remove(place)
+
+
+def why_not(layers: Path) -> str:
+    """Returns why a preparation cannot run in a view of this machine, "" if it can.
+
+    It does what a node does before its preparation, so it needs a process of its own.
+    """
+    above = layers / f".look-{os.getpid()}"
+    try:
+        try_view(layers, lambda place: MachineView(above, place, None, []))
+        remove(above)
+    except OSError as error:
+        return str(error)
+    return ""
 
 
 def _facts(path: Path) -> tuple[int, int, int] | None:

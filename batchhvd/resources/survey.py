@@ -15,6 +15,7 @@ from batchhvd.resources.storage_account import StorageAccount, find_account
 from batchhvd.spec.cluster import AutoScale
 from batchhvd.spec.job import JobSpec
 from batchhvd.spec.mounts import Mount
+from batchhvd.wire.facts import additions
 from batchhvd.wire.facts.containers import HEADER, Containers
 from batchhvd.wire.facts.documents import Body
 from batchhvd.wire.facts.states import ENDED
@@ -49,6 +50,7 @@ class Survey:
     _accounts: dict[str, StorageAccount | None] = field(factory=dict, init=False)
     _shares: dict[tuple[str, str], FileShare | None] = field(factory=dict, init=False)
     _knows_dry_runs: bool = field(default=False, init=False)
+    _preparation: str = field(default="", init=False)
     containers: Containers = field(factory=Containers, init=False)
 
     @property
@@ -97,6 +99,7 @@ class Survey:
         with job._asking("created"):
             made = job._connection.batchai.jobs.begin_create(*job._path, parameters=body, **options)
             job._load(wire(made.result()))
+        self._preparation = str(additions.of(job.document.get("properties") or {}).get(additions.PREPARATION, ""))
 
     def _taken(self, job: Job, body: Body, conflict: ConflictError) -> tuple[str, ...]:
         """Returns what is wrong if a job of this name may exist."""
@@ -109,6 +112,10 @@ class Survey:
         except ConflictError:
             return _said(conflict)
         return ()
+
+    def preparation(self) -> str:
+        """Returns where the job's preparation would run, "" if the service has not said it; after ``refusals``."""
+        return self._preparation
 
     def has_share(self, mount: Mount) -> bool:
         """Says whether a mount's account and share exist."""

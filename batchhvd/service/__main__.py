@@ -17,6 +17,7 @@ from pathlib import Path
 
 from batchhvd.engines import containers
 from batchhvd.engines.fleet import Fleet
+from batchhvd.engines.preparation_place import PreparationAdvice
 from batchhvd.errors import EngineError
 from batchhvd.service import app, process, root_folder, server
 from batchhvd.service.blob_site import BlobSite
@@ -175,6 +176,8 @@ class Service:
         return accounts.keys_of(self._store, account)
 
     def _application(self, blobs: Blobs, blob_endpoint: str) -> Holding:
+        here = self._options.engine == "processes"
+        advice = PreparationAdvice(self._options.prepare, self._root / "layers", here)
         application = app.build(
             self._store,
             self._root,
@@ -189,6 +192,7 @@ class Service:
             touch=self._activity.touch,
             directories=self._options.allow_directory,
             problem=self._watch.problem,
+            preparation=lambda: advice.text,
             blobs=(blobs, blob_endpoint),
             containers=self._containers,
         )

@@ -47,6 +47,7 @@ def build(
     touch: Callable[[], None] = lambda: None,
     directories: Sequence[str] = (),
     problem: Callable[[], str] = lambda: "",
+    preparation: Callable[[], str] = lambda: "",
     blobs: tuple[FileService, str] | None = None,
     containers: Containers = Containers(),  # noqa: B008  # frozen
 ) -> App:
@@ -62,10 +63,11 @@ def build(
         touch: called for each request, so that an idle service can be ended.
         directories: the directories of the machine that jobs may mount.
         problem: says what keeps the service from answering, "" if nothing does.
+        preparation: says where a job's preparation would run.
         blobs: the blob service, and the URL below which it serves accounts by path.
         containers: what the service does with container images.
     """
-    here = Here(store, root, files, now, directories, problem, blobs, containers)
+    here = Here(store, root, files, now, directories, problem, preparation, blobs, containers)
     dispatcher = Dispatcher(here, Description.published())
     return App(here, secret, dispatcher, PageSite(here, secret), wake, touch)
 

@@ -47,9 +47,18 @@ def create(here: Here, ask: Ask) -> Answer:
     warnings = [*ask.warnings, *_warnings(properties, cluster)]
     document, private = _made(here, parent, name, properties, cluster, warnings)
     if ask.dry_run:
-        return Answer(200, document, {HEADER: here.containers.to_header()})
+        return Answer(200, _advised(here, document), {HEADER: here.containers.to_header()})
     record = here.store.put(document["id"], "jobs", parent.id, document, {**private})
     return operations.begin(here, ask, "create", record)
+
+
+def _advised(here: Here, document: Document) -> Document:
+    """Adds where its preparation would run to the document of a job that is only checked."""
+    where = here.preparation() if document["properties"].get("jobPreparation") else ""
+    if where:
+        added = document["properties"].get(additions.FIELD) or {}
+        document["properties"][additions.FIELD] = {**added, additions.PREPARATION: where}
+    return document
 
 
 def _made(

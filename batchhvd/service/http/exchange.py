@@ -53,6 +53,7 @@ class Here:
         now: the clock, seconds since 1970.
         directories: the directories of the machine that jobs may mount.
         problem: says what keeps the service from answering, "" if nothing does.
+        preparation: says where a job's preparation would run.
         blobs: the blob service, if there is one, and the URL below which it serves accounts by path.
         containers: what the service does with container images.
     """
@@ -63,6 +64,7 @@ class Here:
     now: Callable[[], float]
     directories: Sequence[str] = ()
     problem: Callable[[], str] = lambda: ""
+    preparation: Callable[[], str] = lambda: ""
     blobs: tuple[FileService, str] | None = None
     containers: Containers = Containers()
 

@@ -39,6 +39,9 @@ class World:
     def cluster(self) -> tuple[str, str, int] | None:
         return None if self.nodes is None else ("nc6", self.vm_size, self.nodes)
 
+    def preparation(self) -> str:
+        return "skipped: not root"
+
     def has_share(self, mount: Mount) -> bool:
         return any(file.startswith(f"{mount.share}/") for file in self.files)
 

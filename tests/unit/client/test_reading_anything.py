@@ -125,6 +125,9 @@ class Nowhere:
     def cluster(self) -> tuple[str, str, int]:
         return ("c", "STANDARD_NC6", 1)
 
+    def preparation(self) -> str:
+        return "skipped: not root"
+
     def has_share(self, mount: Mount) -> bool:
         return True
 
