@@ -22,6 +22,7 @@ from batchhvd.errors import (
     HorovodMissingError,
     JobFailedError,
     NotFoundError,
+    RemoteError,
     ResourceFailedError,
     ServiceError,
     ServiceRetiredError,
@@ -37,14 +38,18 @@ if TYPE_CHECKING:
     from batchhvd.logs.stream import LogStream
     from batchhvd.resources.base import Listing, Resource
     from batchhvd.resources.cluster import Cluster, NodeCounts
+    from batchhvd.resources.distributed import DistributedFunction, distributed
     from batchhvd.resources.experiment import Experiment
-    from batchhvd.resources.file_entry import FileEntry
+    from batchhvd.resources.function_future import FunctionFuture
     from batchhvd.resources.group import ResourceGroup
     from batchhvd.resources.job import Job
-    from batchhvd.resources.metrics import Metrics
     from batchhvd.resources.session import Session, connect, local
     from batchhvd.resources.share import FileShare
     from batchhvd.resources.storage_account import StorageAccount
+    from batchhvd.resources.sweep import Sweep
+    from batchhvd.resources.trial import Trial
+    from batchhvd.resources.values.file_entry import FileEntry
+    from batchhvd.resources.values.metrics import Metrics
     from batchhvd.resources.workspace import Workspace
     from batchhvd.spec.cluster import AutoScale, ClusterSpec
     from batchhvd.spec.job import (
@@ -82,16 +87,18 @@ _LAZY = {
     "TensorFlow": "spec.job",
     "CustomMpi": "spec.job",
     "CustomToolkit": "spec.job",
+    "DistributedFunction": "resources.distributed",
     "Experiment": "resources.experiment",
-    "FileEntry": "resources.file_entry",
+    "FileEntry": "resources.values.file_entry",
     "FileShare": "resources.share",
+    "FunctionFuture": "resources.function_future",
     "Horovod": "spec.job",
     "InputDirectory": "spec.job",
     "Job": "resources.job",
     "JobSpec": "spec.job",
     "Listing": "resources.base",
     "LogStream": "logs.stream",
-    "Metrics": "resources.metrics",
+    "Metrics": "resources.values.metrics",
     "Mount": "spec.job",
     "NodeCounts": "resources.cluster",
     "OtherToolkit": "spec.job",
@@ -103,11 +110,14 @@ _LAZY = {
     "ResourceGroup": "resources.group",
     "Session": "resources.session",
     "StorageAccount": "resources.storage_account",
+    "Sweep": "resources.sweep",
     "Transfer": "transfer.copy",
+    "Trial": "resources.trial",
     "Verdict": "advice.explain",
     "Volume": "spec.job",
     "Workspace": "resources.workspace",
     "connect": "resources.session",
+    "distributed": "resources.distributed",
     "local": "resources.session",
 }
 
@@ -126,12 +136,14 @@ __all__ = [
     "ConflictError",
     "CustomMpi",
     "CustomToolkit",
+    "DistributedFunction",
     "EngineBusyError",
     "EngineError",
     "EngineMissingError",
     "Experiment",
     "FileEntry",
     "FileShare",
+    "FunctionFuture",
     "Horovod",
     "HorovodBrokenError",
     "HorovodMissingError",
@@ -151,6 +163,7 @@ __all__ = [
     "Progress",
     "PyTorch",
     "Reason",
+    "RemoteError",
     "Resource",
     "ResourceFailedError",
     "ResourceGroup",
@@ -159,8 +172,10 @@ __all__ = [
     "Session",
     "SpecError",
     "StorageAccount",
+    "Sweep",
     "TensorFlow",
     "Transfer",
+    "Trial",
     "UnavailableError",
     "Verdict",
     "Volume",
@@ -168,6 +183,7 @@ __all__ = [
     "Workspace",
     "__version__",
     "connect",
+    "distributed",
     "local",
 ]
 

@@ -146,7 +146,7 @@ def _running(facts: JobFacts) -> Verdict:
     evidence = _texts(facts.errors)
     if facts.restarted and facts.started and facts.restarted > facts.started:
         evidence.append(f"the service was started again at {facts.restarted:%H:%M:%S}; the job kept running")
-    evidence += [line for line in facts.log("execution-*.log").splitlines() if "have waited for" in line][-1:]
+    evidence += [line for line in facts.log("execution*.log").splitlines() if "have waited for" in line][-1:]
     remedy = Remedy(
         "job.stream() follows it, job.wait() waits for its end",
         f"batchhvd job logs {facts.name} follows it, batchhvd job wait {facts.name} waits for its end",
@@ -161,7 +161,7 @@ def _failed(facts: JobFacts) -> Verdict:
         return verdict(Cause.UNKNOWN, why, (), REMEDIES[Cause.UNKNOWN].named(facts.name), facts.id)
     first = facts.errors[0]
     cause = _cause(first, facts)
-    evidence = [*_rank(first), *_last_lines(first, cause, facts), *_earlier(facts)]
+    evidence = [*_rank(first), *_image(first), *_last_lines(first, cause, facts), *_earlier(facts)]
     return verdict(
         cause, _why(cause, first, facts), evidence, remedy_of(cause, first.details).named(facts.name), facts.id
     )
@@ -195,6 +195,11 @@ def _rank(reason: Reason) -> list[str]:
     return [", ".join([*facts, _signal(reason)] if _signal(reason) else facts)] if facts else []
 
 
+def _image(reason: Reason) -> list[str]:
+    """Says that the job's image was not run, which may be why it failed."""
+    return [reason.details["Image"]] if reason.details.get("Image") else []
+
+
 def _signal(reason: Reason) -> str:
     name = reason.signal
     return f"signal {name}" if name.startswith("SIG") else name
@@ -203,7 +208,8 @@ def _signal(reason: Reason) -> str:
 def _last_lines(reason: Reason, cause: Cause, facts: JobFacts) -> list[str]:
     tail = reason.details.get("Tail", "").splitlines()
     if cause is Cause.PREPARATION_FAILED and not tail:
-        tail = facts.log(f"stderr-job_prep-{reason.details.get('Node', '')}.txt").splitlines()
+        named, alone = f"stderr-job_prep-{reason.details.get('Node', '')}.txt", "stderr-job_prep.txt"
+        tail = (facts.log(named) or facts.log(alone)).splitlines()
     if cause is Cause.RANK_FAILED and not tail:
         tail = facts.log("stderr.txt").splitlines()
     return _traceback(without_notices(tail))[-20:]
@@ -238,6 +244,8 @@ def _waits(facts: JobFacts, cluster: ClusterFacts) -> tuple[Cause, str, Remedy]:
     wait = Remedy("job.wait('running')", f"batchhvd job wait {facts.name} --until running")
     if any(error.details.get("By") == "engine" for error in facts.errors):
         return Cause.WAITING_FOR_ENGINE, "what runs the jobs of the service has not started it yet", wait
+    if any(error.details.get("By") == "jobs" for error in facts.errors):
+        return Cause.WAITING_FOR_JOBS, "other jobs must come first", wait
     if cluster.target < facts.nodes:
         remedy = Remedy(f"cluster.resize({facts.nodes})", f"{shell} {facts.nodes}")
         return Cause.CLUSTER_TOO_SMALL, f"{named} is set to {cluster.target} at most", remedy

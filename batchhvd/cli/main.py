@@ -15,14 +15,18 @@ import click
 from batchhvd._version import __version__
 from batchhvd.cli import (
     cluster,
+    compare,
     doctor,
     group,
+    init,
     job,
     job_file,
     script,
     service,
+    settings,
     share,
     storage,
+    sweep,
     tutorial,
     workspace,
 )
@@ -68,6 +72,9 @@ def main_group(
     context: click.Context, root: str | None, endpoint: str | None, subscription: str | None, progress: bool
 ) -> None:
     """Batch AI's resources, jobs and Horovod tutorial, on this machine or on a cluster."""
+    set_here = click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.ENVIRONMENT
+    if context.get_parameter_source("root") in set_here and context.get_parameter_source("endpoint") not in set_here:
+        endpoint = None  # the one of the settings is another service
     context.obj = CliContext(root, endpoint, subscription, progress)
 
 
@@ -78,6 +85,8 @@ for command in (
     service.emulate,
     tutorial.tutorial,
     doctor.doctor,
+    settings.config,
+    init.init,
     script.run,
     job_file.plan,
     job_file.export,
@@ -88,6 +97,8 @@ for command in (
     storage.storage,
     share.share,
     job.job,
+    sweep.sweep,
+    compare.compare,
 ):
     main_group.add_command(command)
 
@@ -116,7 +127,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     # What the Azure packages log before an error is in the error, or of no use to people.
     logging.getLogger("azure").addHandler(logging.NullHandler())
     try:
-        code = main_group.main(arguments, prog_name="batchhvd", standalone_mode=False)
+        defaults = settings.defaults(main_group)
+        code = main_group.main(arguments, prog_name="batchhvd", standalone_mode=False, default_map=defaults)
     except click.ClickException as error:
         error.show()
         return error.exit_code

@@ -9,6 +9,7 @@ import click
 
 from batchhvd.cli.frame.context import CliContext, with_context
 from batchhvd.cli.frame.failure import described
+from batchhvd.cli.frame.names import note
 from batchhvd.cli.job import follow_log
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def run(
         session = context.session(engine)
         job = session.run(script, nodes=nodes, args=args, code=code, preparation=preparation)
     click.secho(f"job {job.name} on {nodes} {'node' if nodes == 1 else 'nodes'}", dim=True, err=True)
+    note(job.kind, [job.name])
     if detach:
         click.echo(_later(job), err=True)
         return

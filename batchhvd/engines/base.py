@@ -94,6 +94,11 @@ class Task:
             None to never do so.
         stall_action: a ``StallAction``: ``"warn"`` writes their stacks into the execution log, ``"stop"`` ends the task
             after that.
+        container: the image in which the node's processes run, or None for the node itself: ``engine`` (a command of
+            ``batchhvd.node.container.engine``), ``image`` (a name, ``oci-archive:PATH`` or ``docker-archive:PATH``; the
+            node expands its variables), ``server``, ``username`` and ``password`` of its registry or "", and ``shm``,
+            the size of ``/dev/shm`` or "".
+        setup: whether it sets up a node of a cluster: its logs have other names then (``node/log_names.py``).
         grace: seconds between SIGTERM and SIGKILL when the ranks are ended, or None for the node runner's own choice.
         attempt: 1 for the first run, 2 after one requeue, and so on.
         options: the engine's own settings, such as Slurm's partition; an engine rejects those it does not know.
@@ -119,6 +124,8 @@ class Task:
     wall_seconds: float | None = None
     stall_seconds: float | None = None
     stall_action: str = StallAction.WARN
+    container: Mapping[str, str] | None = field(default=None, repr=False)
+    setup: bool = False
     grace: float | None = None
     attempt: int = 1
     options: Mapping[str, str] = field(factory=dict)
@@ -183,6 +190,9 @@ class Engine(Protocol):
     those that currently accept no tasks, each with its state and the reason, in the engine's words. An engine that
     hands tasks to somebody else may also have ``find(folder: str) -> str | None``: the handle of a task whose handle
     was not stored, or None if nothing of it was ever accepted.
+    An engine whose nodes can be entered has ``entrance(handle: str, index: int, *, terminal: bool = False) ->
+    list[str]``: the words that, put before a command line, run it in a node of a run, with the files and the variables
+    of its ranks (``batchhvd.node.enter``); ``terminal`` says whether the command's input and output are a terminal.
     """
 
     def nodes(self) -> int:

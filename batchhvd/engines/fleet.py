@@ -95,6 +95,18 @@ class Fleet:
             self._failed[name] = now
             return None
 
+    def entrance(self, handle: str, index: int, *, terminal: bool = False) -> list[str]:
+        """Returns the words before a command line with which it runs in a node of a run; see ``Engine``.
+
+        Raises:
+            EngineError: the engine cannot be used any more, or its nodes cannot be entered.
+        """
+        name, own = self._split(handle)
+        way: Callable[..., list[str]] | None = getattr(self._engine(name), "entrance", None)
+        if way is None:
+            raise EngineError(f"nodes of the engine {name!r} cannot be entered", engine=name)
+        return way(own, index, terminal=terminal)
+
     def cancel(self, handle: str) -> None:
         """Ends a run with the engine that started it."""
         name, own = self._split(handle)

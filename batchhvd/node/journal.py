@@ -54,10 +54,10 @@ class Journal:
             "error": "",
         }
 
-    def open(self, logs: Path) -> None:
-        """Opens the node's execution log, and reserves disk space for the records."""
+    def open(self, log: Path) -> None:
+        """Opens the node's execution log at a path, and reserves disk space for the records."""
         self._room.write_bytes(b"\0" * 65536)
-        self._log = LogFile(logs / f"execution-{self.name}.log")
+        self._log = LogFile(log)
 
     def free_room(self) -> None:
         """Frees the reserved disk space, so that the records can still be written when the disk is full."""

@@ -29,6 +29,9 @@ class TaskPlace:
         folder: the task's folder.
         index: the node's number, from 0.
         loopback: whether all nodes are this machine.
+
+    Attributes:
+        base: the variables that a process finds: those of the runner, or those of the task's image.
     """
 
     def __init__(self, task: TaskDocument, folder: Path, index: int, loopback: bool) -> None:
@@ -37,6 +40,7 @@ class TaskPlace:
         self.ranks = list(task["ranks"])
         self.own = task["environment"]
         self.temporary = folder / "temp" / str(index)
+        self.base: Mapping[str, str] = os.environ
 
     @property
     def launch(self) -> str:
@@ -64,7 +68,7 @@ class TaskPlace:
 
     def variables(self) -> dict[str, str]:
         """Returns the environment of every process on this node, secrets included."""
-        found = dict(os.environ)
+        found = dict(self.base)
         found |= {"AZ_BATCHAI_TASK_INDEX": str(self.index), "AZ_BATCHAI_JOB_TEMP": str(self.temporary)}
         found |= {"AZ_BATCHAI_JOB_TEMP_DIR": str(self.temporary.parent), "AZ_BATCHAI_NODE_NAME": self.name}
         literal = self.task.get("literal", ())
@@ -140,11 +144,14 @@ class TaskPlace:
     def mpirun(self) -> str:
         """Returns the command line of the engine's own launcher (``BATCHHVD_LAUNCHER``), or else of Open MPI's."""
         names = [*self.own, *self.task["secrets"], "OMP_NUM_THREADS", "BATCHHVD_NODE", *self.libraries()]
-        return mpi.command(self.task["command"], sum(self.ranks), self.folder / "hostfile", names)
+        ours = None if self.task.get("container") else os.environ.get("BATCHHVD_LAUNCHER")
+        return mpi.command(self.task["command"], sum(self.ranks), self.folder / "hostfile", names, ours)
 
     def libraries(self) -> dict[str, str]:
-        """Returns the variables of an MPI launcher that brings its own libraries."""
-        found = mpi.libraries(self.variables().get("PATH", "")) if self.launch == Launch.MPI else {}
+        """Returns the variables of an MPI launcher that brings its own libraries; one in an image finds them itself."""
+        if self.launch != Launch.MPI or self.task.get("container"):
+            return {}
+        found = mpi.libraries(self.variables().get("PATH", ""))
         return {name: value for name, value in found.items() if name not in self.own}
 
 

@@ -20,16 +20,17 @@ from batchhvd.logs.stream import LogStream
 from batchhvd.resources import preparation, runs
 from batchhvd.resources.base import Operations, Resource
 from batchhvd.resources.cluster import Cluster
-from batchhvd.resources.file_entry import FileEntry, output_entry
-from batchhvd.resources.job_log import JobLog
-from batchhvd.resources.metrics import Metrics
+from batchhvd.resources.values.file_entry import FileEntry, output_entry
+from batchhvd.resources.values.job_log import JobLog
+from batchhvd.resources.values.metrics import Metrics
 from batchhvd.spec.job import JobSpec
 from batchhvd.transfer.checksum import usable
 from batchhvd.transfer.selection import target_here
 from batchhvd.wire.connection import AGAIN
+from batchhvd.wire.facts import additions
 from batchhvd.wire.facts.documents import Body
 from batchhvd.wire.facts.output import without_notices
-from batchhvd.wire.facts.states import ENDED, JobState, WireWord
+from batchhvd.wire.facts.states import ENDED, GoalWord, JobState, JobStateWord, WireWord
 from batchhvd.wire.facts.toolkits import kind_of
 from batchhvd.wire.models import Document, moment, wire
 from batchhvd.wire.reasons import Reason, reasons
@@ -77,13 +78,14 @@ class Job(Resource):
         errors: why it waits or failed, as the service puts it; and how earlier attempts ended.
     """
 
-    state: str = field(init=False)
+    state: JobState | JobStateWord = field(init=False)
     exit_code: int | None = field(init=False)
     started: datetime | None = field(init=False)
     ended: datetime | None = field(init=False)
     errors: tuple[Reason, ...] = field(init=False)
 
     _prepared: bool = field(default=False, init=False)
+    _phase: str = field(default="", init=False)
 
     kind: ClassVar[str] = "job"
     _plural: ClassVar[str] = "jobs"
@@ -110,7 +112,9 @@ class Job(Resource):
         """What it consists of, without keys and secret values."""
         return JobSpec._from_job(self.document)
 
-    def wait(self, until: str = "succeeded", *, timeout: float | None = None, report: Report | None = None) -> Self:
+    def wait(
+        self, until: GoalWord = "succeeded", *, timeout: float | None = None, report: Report | None = None
+    ) -> Self:
         """Waits until the job runs or has ended; Ctrl-C ends the wait and leaves the job running.
 
         Args:
@@ -142,6 +146,7 @@ class Job(Resource):
         """Returns the job's last known state in a few words; of a job that is being prepared, what with."""
         preparing = "" if self._prepared else preparation.phase(self)
         self._prepared = self._prepared or (self.state != JobState.QUEUED and preparing == "")
+        self._phase = preparing or ""
         if preparing:
             return f"{self.state}, {preparing}"
         return f"{self.state}, {self.errors[0]}" if self.errors and self.state == JobState.QUEUED else self.state
@@ -356,15 +361,26 @@ class Job(Resource):
     def _load(self, document: Document) -> Self:
         properties = document.get("properties") or {}
         execution = properties.get("executionInfo") or {}
-        self.state = JobState.read(str(properties.get("executionState") or ""))
+        self.state = cast("JobState", JobState.read(str(properties.get("executionState") or "")))
         self.exit_code = execution.get("exitCode")
-        self.started = moment(execution.get("startTime"))
+        self.started = moment(execution.get("startTime")) if additions.ran(properties) else None
         self.ended = moment(execution.get("endTime"))
-        self.errors = reasons(execution.get("errors") or ())
+        self.errors = reasons(additions.told_errors(properties))
         return super()._load(document)
 
     def _facts(self) -> dict[str, object]:
-        return {"state": self.state, "exit_code": self.exit_code}
+        return {"state": f"{self.state}, {self._phase}" if self._phase else self.state, "exit_code": self.exit_code}
+
+    def _repr_html_(self) -> str:
+        if self._document and self.state == JobState.RUNNING:
+            self.describe()  # looks whether it is being prepared
+        return super()._repr_html_()
+
+    def _where(self) -> dict[str, object]:
+        return runs.where(self)
+
+    def _details(self) -> dict[str, object]:
+        return runs.details(self)
 
     def _reasons(self) -> list[str]:
         return [str(reason) for reason in self.errors]

@@ -13,10 +13,10 @@ from batchhvd.wire.facts.states import ENDED, JobState
 from batchhvd.wire.waiting import Report, SystemClock
 
 if TYPE_CHECKING:
-    from batchhvd.resources.file_entry import FileEntry
     from batchhvd.resources.job import Job
+    from batchhvd.resources.values.file_entry import FileEntry
 
-_STREAMS = ("stdout-job_prep-", "stderr-job_prep-")
+_STREAMS = ("stdout-job_prep", "stderr-job_prep")
 _SHOWN = 60  # characters of a command line in one line of text
 
 
@@ -81,12 +81,12 @@ class _Reader:
 
 
 def _node(name: str) -> str:
-    return name.partition("job_prep-")[2]
+    return name.partition("job_prep")[2]  # of a job with one node, no name at all
 
 
 def _journal(files: list[FileEntry]) -> str:
     """Returns what the first node has noted."""
-    found = [file for file in files if file.name.startswith("execution-")]
+    found = [file for file in files if file.name.startswith("execution") and file.name.endswith(".log")]
     return found[0].text() if found else ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
@@ -9,20 +10,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batchhvd.errors import SpecError
+from batchhvd.errors import NotFoundError, SpecError
 from batchhvd.resources.cluster import Cluster
 from batchhvd.resources.job import RESULT, Job
+from batchhvd.resources.storage_account import find_account
 from batchhvd.spec.cluster import AutoScale
 from batchhvd.spec.job import Horovod, JobSpec, OutputDirectory
 from batchhvd.transfer.code import CodeFolder, read_folder
 from batchhvd.transfer.selection import targets
+from batchhvd.wire import configuration
 
 if TYPE_CHECKING:
+    from batchhvd.resources.experiment import Experiment
+    from batchhvd.resources.group import ResourceGroup
     from batchhvd.resources.session import Session
     from batchhvd.resources.share import FileShare
     from batchhvd.resources.workspace import Workspace
 
-GROUP, WORKSPACE, CLUSTER, ACCOUNT, SHARE = "batchhvd", "runs", "nodes", "batchhvdruns", "runs"
+ACCOUNT = "batchhvdruns"
+MOUNT = "runs"
+"""Where the share is mounted, whatever its name is."""
+
 _VM_SIZE = "Standard_D4s_v3"  # only a name to a local service
 
 
@@ -37,21 +45,21 @@ def submit(
 ) -> Job:
     """Submits a script; ``Session.run`` describes the arguments."""
     program, inside = _program(Path(script), Path(code) if code else Path(script).parent)
-    workspace = session.create_group(GROUP).create_workspace(WORKSPACE)
-    cluster = _cluster(workspace, nodes)
-    share = workspace.group.create_storage_account(ACCOUNT).create_share(SHARE)
-    mount = share.mount(SHARE)
-    place = _upload(share, program)
     name = re.sub("[^A-Za-z0-9_-]+", "-", Path(script).stem).strip("-") or "run"
+    place = experiment(session, name)
+    on = cluster(place.workspace, nodes)
+    target = share(place.group)
+    mount = target.mount(MOUNT)
+    folder = upload(target, program)
     spec = JobSpec(
         nodes=nodes,
-        task=Horovod(script=mount / place / inside, args=shlex.join(map(str, args))),
+        task=Horovod(script=mount / folder / inside, args=shlex.join(map(str, args))),
         mounts=[mount],
         logs=mount / "logs",
         outputs=[OutputDirectory(RESULT, mount / "logs", "result")],
         preparation=preparation or None,
     )
-    return workspace.create_experiment(name).create_job(None, spec, cluster=cluster)
+    return place.create_job(None, spec, cluster=on)
 
 
 def _program(path: Path, folder: Path) -> tuple[CodeFolder, str]:
@@ -68,20 +76,56 @@ def _program(path: Path, folder: Path) -> tuple[CodeFolder, str]:
     return program, inside
 
 
-def _cluster(workspace: Workspace, nodes: int) -> Cluster:
-    """Returns the cluster for all runs, which grows with them."""
-    cluster = workspace.cluster(CLUSTER)
-    if not cluster.exists():
-        return workspace.create_cluster(CLUSTER, vm_size=_VM_SIZE, nodes=nodes)
-    most = cluster.target.maximum if isinstance(cluster.target, AutoScale) else cluster.target
-    return cluster.resize(nodes) if most < nodes else cluster
+def experiment(session: Session, name: str) -> Experiment:
+    """Returns the experiment for runs of one name, in the group and workspace that the settings name.
+
+    Args:
+        session: the way to the service.
+        name: its name, unless the settings name one.
+    """
+    settings = configuration.read()
+    place = session.create_group(settings.text("group")).create_workspace(settings.text("workspace"))
+    return place.create_experiment(settings.text("experiment") or name)
 
 
-def _upload(share: FileShare, program: CodeFolder) -> str:
+def cluster(place: Workspace, nodes: int) -> Cluster:
+    """Returns the workspace's cluster for all runs. It grows with them; one that the settings name does not.
+
+    Raises:
+        SpecError: the cluster that the settings name has fewer nodes.
+    """
+    settings = configuration.read()
+    found = place.cluster(settings.text("cluster"))
+    if not found.exists():
+        return place.create_cluster(found.name, vm_size=_VM_SIZE, nodes=nodes)
+    most = found.target.maximum if isinstance(found.target, AutoScale) else found.target
+    named = settings.settings.get("cluster")
+    if most < nodes and named:
+        problem = f"cluster {found.name!r} has at most {most} nodes, and the job needs {nodes}"
+        raise SpecError(
+            f"{problem} ({named.source} names the cluster)", remedy=f"resize it, or run on {most} nodes or fewer"
+        )
+    return found.resize(nodes) if most < nodes else found
+
+
+def share(group: ResourceGroup) -> FileShare:
+    """Returns the share for all runs of a group; the names of accounts are unique in a service."""
+    settings = configuration.read()
+    if named := settings.text("account"):
+        try:
+            return find_account(group, named).create_share(settings.text("share"))
+        except NotFoundError:
+            return group.create_storage_account(named).create_share(settings.text("share"))
+    usual = group.name == configuration.DEFAULTS["group"]
+    own = "" if usual else hashlib.sha256(group.id.lower().encode()).hexdigest()[:10]
+    return group.create_storage_account(f"{ACCOUNT}{own}").create_share(settings.text("share"))
+
+
+def upload(target: FileShare, program: CodeFolder) -> str:
     """Uploads a program into a folder that is named after its content, and returns that folder.
 
     So a run keeps its files while another version is uploaded, and what is there already is not sent again.
     """
     place = f"code/{program.digest}"
-    share._send(targets(program.files, place, case_matters=share._connection.loopback))
+    target._send(targets(program.files, place, case_matters=target._connection.loopback))
     return place

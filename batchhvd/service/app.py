@@ -21,7 +21,7 @@ from batchhvd.service import public
 from batchhvd.service.arm import storage_accounts
 from batchhvd.service.description.published import Description
 from batchhvd.service.dispatch import Dispatcher
-from batchhvd.service.http import host, outgoing
+from batchhvd.service.http import conditions, host, outgoing
 from batchhvd.service.http.exchange import Act, Answer, FileService, Here
 from batchhvd.service.http.incoming import Incoming
 from batchhvd.service.http.tokens import Tokens
@@ -29,6 +29,7 @@ from batchhvd.service.page_site import PageSite
 from batchhvd.service.status import page, summary
 from batchhvd.service.store import trouble
 from batchhvd.service.store.records import Store
+from batchhvd.wire.facts.containers import Containers
 
 log = logging.getLogger("batchhvd.service")
 
@@ -46,6 +47,9 @@ def build(
     touch: Callable[[], None] = lambda: None,
     directories: Sequence[str] = (),
     problem: Callable[[], str] = lambda: "",
+    preparation: Callable[[], str] = lambda: "",
+    blobs: tuple[FileService, str] | None = None,
+    containers: Containers = Containers(),  # noqa: B008  # frozen
 ) -> App:
     """Returns the application.
 
@@ -59,14 +63,17 @@ def build(
         touch: called for each request, so that an idle service can be ended.
         directories: the directories of the machine that jobs may mount.
         problem: says what keeps the service from answering, "" if nothing does.
+        preparation: says where a job's preparation would run.
+        blobs: the blob service, and the URL below which it serves accounts by path.
+        containers: what the service does with container images.
     """
-    here = Here(store, root, files, now, directories, problem)
+    here = Here(store, root, files, now, directories, problem, preparation, blobs, containers)
     dispatcher = Dispatcher(here, Description.published())
     return App(here, secret, dispatcher, PageSite(here, secret), wake, touch)
 
 
 class App:
-    """The ASGI application of the control plane; passes requests for files to the file service."""
+    """The ASGI application of the control plane; passes requests for files and blobs on."""
 
     def __init__(
         self,
@@ -86,6 +93,9 @@ class App:
             return
         self._touch()
         request = Incoming(scope, receive)
+        if self._here.blobs and request.hosts == 1 and _is_for_blobs(request):
+            await self._here.blobs[0](scope, receive, outgoing.named(send, {}))
+            return
         paged = request.hosts == 1 and self._page.serves(request.host)
         if _is_for_files(request):
             await self._here.files(scope, receive, outgoing.named(send, {}))
@@ -133,11 +143,14 @@ class App:
             return self._page.link(request.host)
         query, body, dry_run = request.query(), await request.body(), request.dry_run()
         act = self._dispatcher.prepare(request, query, body, dry_run=dry_run)
+        conditions.check(request.method, request.headers)
         if dry_run:
             return act()
         if act.in_thread:
-            return await asyncio.to_thread(act)
-        return await self._settle(self._do(act, writes=request.writes))
+            answer = await asyncio.to_thread(act)
+        else:
+            answer = await self._settle(self._do(act, writes=request.writes))
+        return conditions.judge(answer, request.headers)
 
     def _do(self, act: Act, *, writes: bool) -> Answer:
         """Acts; what writes does so in one transaction, so that the scheduler cannot remove a parent meanwhile."""
@@ -166,6 +179,10 @@ def _check_host(request: Incoming) -> None:
     if not host.is_ours(request.host):
         text = f"This service does not answer for the host '{request.host}'."
         raise AccessDeniedError(text, code="HostNotAllowed")
+
+
+def _is_for_blobs(request: Incoming) -> bool:
+    return host.is_ours(request.host) and host.is_for_blobs(request.host)
 
 
 def _is_for_files(request: Incoming) -> bool:

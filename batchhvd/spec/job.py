@@ -49,7 +49,7 @@ from batchhvd.spec.toolkits import (
     start_of,
 )
 from batchhvd.wire.facts.documents import Body, Document
-from batchhvd.wire.facts.states import JobPriority
+from batchhvd.wire.facts.states import JobPriority, JobPriorityWord
 from batchhvd.wire.facts.times import write_duration
 
 __all__ = [
@@ -159,7 +159,7 @@ class JobSpec:
     inputs: tuple[InputDirectory, ...] = field(default=(), converter=_inputs)
     outputs: tuple[OutputDirectory, ...] = field(default=(), converter=_outputs)
     max_seconds: float | None = None
-    priority: str = "normal"
+    priority: JobPriority | JobPriorityWord = "normal"
     extra: Document = field(factory=dict, repr=False)
     cluster: str | None = field(default=None, eq=False, repr=False)
     warnings: tuple[str, ...] = field(default=(), eq=False, repr=False)

@@ -44,8 +44,13 @@ class Transfer:
     files: int
     unchanged: int
     bytes: int
-    seconds: float
+    seconds: float = field(repr="{:.3f}".format)
     paths: tuple[str, ...] = field(repr=False)
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return escape(str(self))
 
     def __str__(self) -> str:
         """Returns the transfer in one line."""

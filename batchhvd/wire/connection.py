@@ -147,7 +147,11 @@ class Connection:
             raise _Retired(self._endpoint)
         from azure.mgmt.batchai import BatchAI
 
-        return self._made(BatchAI(self.credential, self.subscription, self._endpoint, **self._options()))
+        from batchhvd.wire import added_fields
+
+        client = BatchAI(self.credential, self.subscription, self._endpoint, **self._options())
+        added_fields.teach(client)
+        return self._made(client)
 
     def operations(self, client: str, group: str) -> Any:
         """Returns a group of operations of one of the three clients, by their names."""

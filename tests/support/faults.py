@@ -92,7 +92,8 @@ class Live(World):
 
     def execution_log(self, name: str, index: int = 0) -> str:
         """Returns the execution log of a job's node."""
-        return self.log(name, f"execution-{self.of(name).private['nodes'][index]}.log")
+        nodes = self.of(name).private["nodes"]
+        return self.log(name, f"execution-{nodes[index]}.log" if len(nodes) > 1 else "execution.log")
 
     def command(self, name: str, command: str, nodes: int = 1, **properties: Any) -> None:
         """Queues a job whose ranks run a shell command, one a node, as Horovod's would."""

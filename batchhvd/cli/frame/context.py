@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 from attrs import define
 
+from batchhvd.cli.frame.names import completed
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -42,7 +44,7 @@ class CliContext:
 
         if self.endpoint:
             return batchhvd.connect(self.endpoint, subscription=self.subscription)
-        return batchhvd.local(self.root, engine=engine) if engine else batchhvd.local(self.root)
+        return batchhvd.local(self.root, engine=engine)
 
     def console(self, *, stderr: bool = False) -> Console:
         """Returns the console for stdout or stderr."""
@@ -80,24 +82,24 @@ def with_context(command: Callable[..., object]) -> Callable[..., object]:
     return click.make_pass_decorator(CliContext, ensure=True)(command)
 
 
-_SCOPES = {
-    "group": click.option(
-        "-g", "--group", required=True, envvar="BATCHHVD_GROUP", show_envvar=True, help="the resource group"
-    ),
-    "workspace": click.option(
-        "-w", "--workspace", required=True, envvar="BATCHHVD_WORKSPACE", show_envvar=True, help="the workspace"
-    ),
-    "experiment": click.option(
-        "-e", "--experiment", required=True, envvar="BATCHHVD_EXPERIMENT", show_envvar=True, help="the experiment"
-    ),
-    "account": click.option(
-        "-a",
-        "--account",
+def _scoping(short: str, name: str, variable: str, meaning: str) -> Callable[[Command], Command]:
+    """Returns an option that says where a resource is; its names are completed."""
+    return click.option(
+        short,
+        f"--{name}",
         required=True,
-        envvar="AZURE_BATCHAI_STORAGE_ACCOUNT",
+        envvar=variable,
         show_envvar=True,
-        help="the storage account",
-    ),
+        help=f"the {meaning}",
+        shell_complete=completed(meaning.removeprefix("resource ")),
+    )
+
+
+_SCOPES = {
+    "group": _scoping("-g", "group", "BATCHHVD_GROUP", "resource group"),
+    "workspace": _scoping("-w", "workspace", "BATCHHVD_WORKSPACE", "workspace"),
+    "experiment": _scoping("-e", "experiment", "BATCHHVD_EXPERIMENT", "experiment"),
+    "account": _scoping("-a", "account", "AZURE_BATCHAI_STORAGE_ACCOUNT", "storage account"),
 }
 
 

@@ -54,12 +54,16 @@ class SlurmCommands:
         """Says whether a command is installed."""
         return shutil.which(name, path=self._bin or None) is not None
 
+    def path(self, name: str) -> str:
+        """Returns the path of a command, or its name if it is not installed."""
+        return shutil.which(name, path=self._bin or None) or name
+
     def run(self, name: str, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
         """Runs a command to its end; exit code 124 if it takes too long, 127 if it is not installed, as in a shell.
 
         Variables such as ``SBATCH_PARTITION`` would beat the options in a batch script; they are left out.
         """
-        command = [shutil.which(name, path=self._bin or None) or name, *arguments]
+        command = [self.path(name), *arguments]
         environment = {name: value for name, value in os.environ.items() if not name.startswith(_SETTING)}
         try:
             return subprocess.run(

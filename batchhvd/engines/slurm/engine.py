@@ -168,6 +168,21 @@ class Slurm:
 
     # -- what only this engine has --
 
+    def entrance(self, handle: str, index: int, *, terminal: bool = False) -> list[str]:
+        """Returns the words before a command line with which it runs in a node of a run, beside the ranks' own step.
+
+        Args:
+            handle: the run.
+            index: the node's number, from 0.
+            terminal: whether the command's input and output are a terminal.
+        """
+        run = SlurmRun.read(handle)
+        archive.write(run.folder)
+        way = "--pty" if terminal else "--unbuffered"  # without it, output waits for the end of a line
+        place = ["--nodes=1", "--ntasks=1", f"--relative={index}", "--overlap", "--quiet", "--mpi=none", "--chdir=/"]
+        step = [self._commands.path("srun"), f"--jobid={run.job}", *place, "--export=ALL", way]
+        return [*step, *archive.command(str(run.folder), str(index), "--enter", python=self._python)]
+
     def node_states(self) -> dict[str, str]:
         """Returns the nodes of the partition that accept no jobs, each with its state and Slurm's reason."""
         return {name: text for name, (usable, text) in (self._partition.nodes() or {}).items() if not usable}

@@ -5,6 +5,17 @@ from __future__ import annotations
 from typing import TypedDict
 
 
+class ContainerDocument(TypedDict):
+    """The container of a task; ``batchhvd.engines.base.Task`` describes its fields."""
+
+    engine: str
+    image: str
+    server: str
+    username: str
+    password: str
+    shm: str
+
+
 class NewerTask(TypedDict, total=False):
     """What ``task.json`` contains only if a service of today wrote it."""
 
@@ -12,6 +23,8 @@ class NewerTask(TypedDict, total=False):
     grace: float | None
     roles: list[str]
     commands: dict[str, str]
+    container: ContainerDocument | None
+    setup: bool
 
 
 class TaskDocument(NewerTask):

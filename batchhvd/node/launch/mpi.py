@@ -19,7 +19,7 @@ ABSENT = (
 _INDEX = "${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-${SLURM_PROCID:-0}}}}"
 
 
-def command(line: str, ranks: int, hostfile: Path, names: Iterable[str]) -> str:
+def command(line: str, ranks: int, hostfile: Path, names: Iterable[str], launcher: str | None) -> str:
     """Returns the command line that starts a command on every rank.
 
     Args:
@@ -27,9 +27,10 @@ def command(line: str, ranks: int, hostfile: Path, names: Iterable[str]) -> str:
         ranks: how many there are.
         hostfile: the path of the file that names the hosts.
         names: the variables that ranks on other hosts need too.
+        launcher: the engine's own launcher, or None for Open MPI's.
     """
     rank = shlex.join(["/bin/sh", "-c", f'export AZ_BATCHAI_TASK_INDEX="{_INDEX}"; {line}'])
-    if launcher := os.environ.get("BATCHHVD_LAUNCHER"):  # the engine's own
+    if launcher:
         return f"{launcher} {rank}"
     words = ["mpirun", "-np", str(ranks), "--hostfile", str(hostfile)]
     words += ["--oversubscribe", "--bind-to", "none", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 from batchhvd.errors import ConflictError
 from batchhvd.service.arm import operations
-from batchhvd.service.batchai import redact
+from batchhvd.service.batchai import images, job_order, redact
 from batchhvd.service.batchai.clusters import BY_NODE, logins
 from batchhvd.service.batchai.kinds import alive, find, fresh, name_of, named, open_parent
 from batchhvd.service.description.reader import Problem, refuse
@@ -20,7 +20,8 @@ from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.documents import JobProperties
 from batchhvd.service.store.job import PrivateJobFields, StoredJob
 from batchhvd.service.store.records import Document, Record
-from batchhvd.wire.facts import toolkits, vm_sizes
+from batchhvd.wire.facts import additions, toolkits, vm_sizes
+from batchhvd.wire.facts.containers import HEADER
 from batchhvd.wire.facts.states import JobState, ProvisioningState
 from batchhvd.wire.facts.toolkits import TOOL_TYPES, WITHOUT_PROCESS_COUNT
 
@@ -38,13 +39,25 @@ def create(here: Here, ask: Ask) -> Answer:
     properties = _complete(ask.body["properties"])
     old = find(here, parent, "jobs", name)
     if old is not None:
-        return _repeat(StoredJob.of(alive(old)), _asked(properties))
+        again = _repeated(StoredJob.of(alive(old)), _asked(properties))
+        return Answer(200, again.document) if ask.dry_run else operations.begin(here, ask, "create", again)
     cluster = _cluster(here, properties["cluster"]["id"])
-    refuse(_problems(here, properties, cluster))
-    document, private = _made(here, parent, name, properties, cluster, ask.warnings)
-    if not ask.dry_run:
-        here.store.put(document["id"], "jobs", parent.id, document, {**private})
-    return Answer(200, document)
+    refuse([*_problems(here, properties, cluster), *job_order.problems(here, parent, properties)])
+    warnings = [*ask.warnings, *_warnings(properties, cluster)]
+    document, private = _made(here, parent, name, properties, cluster, warnings)
+    if ask.dry_run:
+        return Answer(200, _advised(here, document), {HEADER: here.containers.to_header()})
+    record = here.store.put(document["id"], "jobs", parent.id, document, {**private})
+    return operations.begin(here, ask, "create", record)
+
+
+def _advised(here: Here, document: Document) -> Document:
+    """Adds where its preparation would run to the document of a job that is only checked."""
+    where = here.preparation() if document["properties"].get("jobPreparation") else ""
+    if where:
+        added = document["properties"].get(additions.FIELD) or {}
+        document["properties"][additions.FIELD] = {**added, additions.PREPARATION: where}
+    return document
 
 
 def _made(
@@ -57,16 +70,20 @@ def _made(
 ) -> tuple[Document, PrivateJobFields]:
     """Returns the document of a new job and what is kept beside it."""
     wanted, unique = redact.visible(properties), str(uuid.uuid4())
-    document = fresh(here, parent, "jobs", name, {**wanted, **_queued(here)})
+    document = fresh(here, parent, "jobs", name, {"experimentName": parent.document["name"], **wanted, **_queued(here)})
     document["properties"]["cluster"] = {"id": cluster.id if cluster else ""}
     document["properties"]["jobOutputDirectoryPathSegment"] = mounts.segment(document["id"], unique)
+    if warnings:
+        document["properties"][additions.FIELD] = {additions.WARNINGS: list(warnings)}
     private: PrivateJobFields = {
         "uuid": unique,
         "keys": redact.account_keys(properties.get("mountVolumes", {})),
         "secrets": redact.secrets(properties.get("secrets", ())),
+        "registry": redact.registry_password(properties),
         "asked": _asked(properties),
         "warnings": list(warnings),
         "queued": here.now(),
+        "outputs": mounts.OUTPUTS,
     }
     return document, private
 
@@ -95,7 +112,7 @@ def _queued(here: Here) -> Document:
     return {"executionState": JobState.QUEUED, "executionStateTransitionTime": here.time()}
 
 
-def _repeat(old: StoredJob, wanted: Document) -> Answer:
+def _repeated(old: StoredJob, wanted: Document) -> Record:
     before = old.asked
     differ = sorted(name for name in {*before, *wanted} if before.get(name) != wanted.get(name))
     if differ:
@@ -105,7 +122,7 @@ def _repeat(old: StoredJob, wanted: Document) -> Answer:
             code="JobAlreadyExists",
             target=f"/properties/{differ[0]}",
         )
-    return Answer(200, old.record.document)
+    return old.record
 
 
 def _toolkit_problems(properties: Document) -> list[Problem]:
@@ -140,6 +157,7 @@ def _problems(here: Here, properties: JobProperties, cluster: StoredCluster | No
         known = mounts.every(properties, cluster.properties)
         found += _worker_problems(properties, cluster)
         found += mount_rules.directory_problems(properties, known, "/properties")
+        found += images.problems(properties, known) if here.containers.engine else []
     return found
 
 
@@ -149,6 +167,11 @@ def _worker_problems(properties: JobProperties, cluster: StoredCluster) -> list[
     return _block_problems({**properties}, toolkits.kind_of({**properties}), gpus)
 
 
+def _warnings(properties: JobProperties, cluster: StoredCluster | None) -> Iterator[str]:
+    known = mounts.every(properties, cluster.properties if cluster else {})
+    return mount_rules.unmounted_warnings(properties, known)
+
+
 def _cluster_problems(properties: JobProperties, cluster: StoredCluster | None) -> list[Problem]:
     id, nodes = properties["cluster"]["id"], properties["nodeCount"]
     if cluster is None:
@@ -156,7 +179,7 @@ def _cluster_problems(properties: JobProperties, cluster: StoredCluster | None) 
     most = cluster.most_nodes
     if cluster.provisioning != ProvisioningState.SUCCEEDED:
         return [Problem("/properties/cluster/id", f"names a cluster that is {cluster.provisioning}: {id}")]
-    if nodes > most:
+    if nodes > most > 0:  # Batch AI queued a job for a cluster of no nodes: it waits for a resize
         text = f"must be at most {most}, the most nodes that the cluster's scale allows, not {nodes}; resize it first"
         return [Problem("/properties/nodeCount", text)]
     return []

@@ -12,10 +12,12 @@ from attrs import field, frozen
 from batchhvd.engines.base import Launch, PreparationPlace, StallAction, Task
 from batchhvd.service.mounts import model as mounts
 from batchhvd.service.mounts.model import MountPoint
+from batchhvd.service.scheduler import container
 from batchhvd.service.scheduler.layout import TaskLayout
 from batchhvd.service.store.documents import ClusterProperties, JobProperties, SetupTask, TaskProperties
 from batchhvd.service.store.job import StoredJob
 from batchhvd.wire.facts import toolkits, vm_sizes
+from batchhvd.wire.facts.containers import Containers
 from batchhvd.wire.facts.documents import Document
 from batchhvd.wire.facts.job_variables import NUM_GPUS, RETRIES, STALL_ACTION, STALL_SECONDS, allowed, interpreted
 from batchhvd.wire.facts.mount_roots import CLUSTER_ROOT, JOB_ROOT
@@ -25,6 +27,7 @@ FOLDERS = {JOB_ROOT: "mounts", CLUSTER_ROOT: "cluster"}
 """Where the mount roots lie in a task's folder."""
 
 _PYTHON = "BATCHHVD_PYTHON_FOLDER"
+_IN_IMAGE = '"$(command -v python || command -v python3 || echo python)"'
 LITERAL = (
     *(_PYTHON, CLUSTER_ROOT, JOB_ROOT, "AZ_BATCHAI_JOB_NAME", "AZ_BATCHAI_SHARED_JOB_TEMP"),
     *("AZ_BATCHAI_MPI_HOST_FILE", "AZ_BATCHAI_NODE_LIST"),
@@ -42,6 +45,7 @@ class Site:
         layers: absolute path of the directory of prepared layers, or "".
         options: the engine's own settings.
         directories: the directories of the machine that jobs may mount.
+        containers: what it does with container images.
     """
 
     python: str
@@ -49,6 +53,7 @@ class Site:
     layers: str = ""
     options: Mapping[str, str] = field(factory=dict)
     directories: Sequence[str] = ()
+    containers: Containers = Containers()
 
 
 @frozen
@@ -79,9 +84,10 @@ def build(
         site: what the service decides.
     """
     properties = job.properties
+    box = container.document(job, site.containers)
     start = start_of(properties)
-    commands = _commands(start, site)
-    outputs = output_directories(properties, targets)
+    commands = _commands(start, _IN_IMAGE if box else _as_it_is(site.python))
+    outputs = output_directories(job, targets, attempt.folder)
     variables = dict(_variables(job, cluster, attempt, site))
     task = Task(
         name=re.sub(r"[^\w.-]", "-", job.name, flags=re.ASCII),
@@ -100,10 +106,11 @@ def build(
         literal=tuple(name for name in LITERAL if name not in _own(properties)),
         secrets=job.secrets,
         logs=str(outputs["stdouterr"]),
-        notices=tuple(_notices(job)),
+        notices=tuple(_notices(job, site)),
         wall_seconds=_wall_seconds(properties),
         attempt=attempt.attempt,
         options=site.options,
+        container=box,
         stall_seconds=_stall_seconds(properties),
         stall_action=_stall_action(properties),
     )
@@ -116,25 +123,36 @@ def mounts_of(job: JobProperties, cluster: ClusterProperties) -> list[MountPoint
     return mounts.every(job, cluster)
 
 
-def output_directories(properties: JobProperties, targets: Mapping[MountPoint, Path]) -> dict[str, Path]:
+def output_directories(job: StoredJob, targets: Mapping[MountPoint, Path], folder: Path) -> dict[str, Path]:
     """Returns the path of each output directory by its id; ``stdouterr`` holds the logs.
 
+    Args:
+        job: the job.
+        targets: the directory that each of its mounts leads to.
+        folder: the task's folder, which holds what lies on no mount.
+
     Raises:
-        ValueError: a prefix is on no mount; the message is the prefix.
+        ValueError: a prefix is on no mount, and not below the cluster's mount root; the message is the prefix.
     """
-    segment = properties["jobOutputDirectoryPathSegment"]
-    found = {"stdouterr": _resolve(properties["stdOutErrPathPrefix"], targets) / segment / "stdouterr"}
+    properties, segment = job.properties, job.properties["jobOutputDirectoryPathSegment"]
+    found = {"stdouterr": _written(properties["stdOutErrPathPrefix"], targets, folder) / segment / "stdouterr"}
     for entry in properties.get("outputDirectories", ()):
-        place = posixpath.join(segment, entry.get("pathSuffix", "").strip("/"))
-        found[entry["id"]] = _resolve(entry["pathPrefix"], targets) / place
+        place = mounts.output_place(segment, job.outputs, entry.get("pathSuffix", ""))
+        found[entry["id"]] = _written(entry["pathPrefix"], targets, folder) / place
     return found
 
 
+def _written(prefix: str, targets: Mapping[MountPoint, Path], folder: Path) -> Path:
+    place = mounts.unmounted(prefix, list(targets))
+    return _resolve(prefix, targets) if place is None else folder / FOLDERS[CLUSTER_ROOT] / place
+
+
 def segments(properties: JobProperties, targets: Mapping[MountPoint, Path]) -> list[Path]:
-    """Returns the directories that only this job writes to, one for each prefix."""
+    """Returns the directories that only this job writes to, one for each prefix that lies on a mount."""
     prefixes = [properties["stdOutErrPathPrefix"], *(e["pathPrefix"] for e in properties.get("outputDirectories", ()))]
-    found = [_resolve(prefix, targets) / properties["jobOutputDirectoryPathSegment"] for prefix in prefixes]
-    return list(dict.fromkeys(found))
+    found = [locate(prefix, targets) for prefix in prefixes]
+    segment = properties["jobOutputDirectoryPathSegment"]
+    return list(dict.fromkeys(place / segment for place in found if place is not None))
 
 
 def _resolve(path: str, targets: Mapping[MountPoint, Path]) -> Path:
@@ -176,11 +194,10 @@ def retries(properties: JobProperties) -> int | None:
     return None if value is None else int(value)
 
 
-def _commands(start: toolkits.Start, site: Site) -> dict[str, str]:
+def _commands(start: toolkits.Start, python: str) -> dict[str, str]:
     """Returns the command line of each role of a job."""
     if not start.programs:
         return {toolkits.RANK: protect(start.command)}
-    python = _as_it_is(site.python)
     return {role: program.line(python, quote, protect) for role, program in start.programs.items()}
 
 
@@ -220,7 +237,8 @@ def protect(command: str) -> str:
 def _variables(job: StoredJob, cluster: ClusterProperties, attempt: Attempt, site: Site) -> Iterator[tuple[str, str]]:
     properties = job.properties
     size = vm_sizes.size(cluster["vmSize"])
-    yield from _path(site).items()
+    if container.document(job, site.containers) is None:  # an image has its own search path
+        yield from _path(site).items()
     yield "PYTHONUNBUFFERED", "1"
     yield "PYTHONFAULTHANDLER", "1"
     yield CLUSTER_ROOT, str(attempt.folder / FOLDERS[CLUSTER_ROOT])
@@ -237,8 +255,8 @@ def _variables(job: StoredJob, cluster: ClusterProperties, attempt: Attempt, sit
     for entry in properties.get("inputDirectories", ()):
         yield f"AZ_BATCHAI_INPUT_{entry['id']}", entry["path"]
     for output in properties.get("outputDirectories", ()):
-        path = posixpath.join(output["pathPrefix"], segment, output.get("pathSuffix", "").strip("/")).rstrip("/")
-        yield f"AZ_BATCHAI_OUTPUT_{output['id']}", path
+        place = mounts.output_place(segment, job.outputs, output.get("pathSuffix", ""))
+        yield f"AZ_BATCHAI_OUTPUT_{output['id']}", posixpath.join(output["pathPrefix"], place)
     yield from ((name, value) for name, value in _own(properties).items() if not allowed(name, value))
 
 
@@ -275,13 +293,11 @@ def _wall_seconds(properties: JobProperties) -> float:
     return length.total_seconds()
 
 
-def _notices(job: StoredJob) -> Sequence[str]:
+def _notices(job: StoredJob, site: Site) -> Sequence[str]:
     properties = job.properties
     found = [f"warning: {text}" for text in (*job.warnings, *toolkits.notes({**properties}))]
     for name, value in _own(properties).items():
         if wanted := allowed(name, value):
             found.append(f"warning: the variable {name} is ignored: it must be {wanted}, not {ascii(value[:40])}")
-    if "containerSettings" in properties:
-        image = properties["containerSettings"]["imageSourceRegistry"]["image"]
-        found.append(f"the container image {image} is not run: the job runs on the machine itself")
-    return found
+    notice = container.notice(properties, site.containers)
+    return [*found, notice] if notice else found

@@ -49,7 +49,7 @@ def failed(code: str, message: str = "It went wrong.", **details: str) -> Verdic
         ("NodeLost", Cause.NODE_LOST, "cluster.explain()"),
         ("HorovodMissing", Cause.HOROVOD_MISSING, "python -m batchhvd.trainer.install"),
         ("HorovodBroken", Cause.HOROVOD_BROKEN, "python -m batchhvd.trainer.install"),
-        ("EngineFailed", Cause.ENGINE_FAILED, "execution-"),
+        ("EngineFailed", Cause.ENGINE_FAILED, "execution"),
         ("SomethingNew", Cause.UNKNOWN, "job.files()"),
     ],
 )
@@ -225,7 +225,7 @@ def test_a_killed_rank_is_named_first_and_the_noise_of_a_framework_never(
 
 def test_a_rank_that_others_wait_for_is_shown_while_the_job_runs() -> None:
     lines = {
-        "execution-*.log": "2026-11-27T12:00:01Z rank 0 started\n"
+        "execution*.log": "2026-11-27T12:00:01Z rank 0 started\n"
         "2026-11-27T12:00:40Z the other ranks have waited for rank 1 for more than 7 s, says Horovod\n"
     }
     verdict = of_job(evolve(JOB, state="running", log=lambda name: lines.get(name, "")))

@@ -42,7 +42,8 @@ def plan(
     }
     if not any(name.endswith("Settings") and name != "containerSettings" for name in properties):
         body["customToolkitSettings"] = {"commandLine": "true"}
-    job = StoredJob(Record("/j", "jobs", "/e", {"name": "j ü!", "properties": body}, private or {}, 1), "queued")
+    own = {"outputs": "outputs"} if private is None else private
+    job = StoredJob(Record("/j", "jobs", "/e", {"name": "j ü!", "properties": body}, own, 1), "queued")
     owner: Any = {"vmSize": "STANDARD_NC6", **(cluster or {})}
     targets = {mount: SHARE / mount.inside for mount in environment.mounts_of(job.properties, owner)}
     run = Attempt(FOLDER, tuple(f"tvm-{k}" for k in range(nodes)))
@@ -112,12 +113,20 @@ def test_inputs_outputs_and_own_variables_come_in_the_order_of_expansion() -> No
     )
     variables = found.task.environment
     assert variables["AZ_BATCHAI_INPUT_DATA"] == f"{ROOT}/ext/data"
-    assert variables["AZ_BATCHAI_OUTPUT_MODEL"] == f"{ROOT}/ext/{SEGMENT}/models"
-    assert variables["AZ_BATCHAI_OUTPUT_BARE"] == f"{ROOT}/ext/{SEGMENT}"
+    assert variables["AZ_BATCHAI_OUTPUT_MODEL"] == f"{ROOT}/ext/{SEGMENT}/outputs/models"
+    assert variables["AZ_BATCHAI_OUTPUT_BARE"] == f"{ROOT}/ext/{SEGMENT}/outputs"
     names = list(variables)
     order = ["AZ_BATCHAI_JOB_MOUNT_ROOT", "AZ_BATCHAI_INPUT_DATA", "AZ_BATCHAI_OUTPUT_MODEL", "A", "B"]
     assert sorted(order, key=names.index) == order
-    assert set(found.directories) == {SHARE / SEGMENT / "models", SHARE / SEGMENT, Path(found.task.logs)}
+    outputs = SHARE / SEGMENT / "outputs"
+    assert set(found.directories) == {outputs / "models", outputs, Path(found.task.logs)}
+
+
+def test_the_outputs_of_a_job_from_before_keep_their_place() -> None:
+    directories = [{"id": "MODEL", "pathPrefix": f"{ROOT}/ext", "pathSuffix": "models"}]
+    found = plan(outputDirectories=directories, private={"uuid": "u"})  # an old record has no field "outputs"
+    assert found.task.environment["AZ_BATCHAI_OUTPUT_MODEL"] == f"{ROOT}/ext/{SEGMENT}/models"
+    assert SHARE / SEGMENT / "models" in found.directories
 
 
 def test_every_documented_variable_is_there() -> None:

@@ -173,6 +173,7 @@ SETUP = {
     "setupTask": {
         "commandLine": "install it",
         "stdOutErrPathPrefix": "$AZ_BATCHAI_MOUNT_ROOT/ext",
+        "stdOutErrPathSuffix": "s/g/workspaces/w/clusters/c/one",
         "environmentVariables": [{"name": "OWN", "value": "x"}],
     },
     "mountVolumes": {
@@ -196,7 +197,7 @@ def test_nodes_are_used_only_after_their_setup(world: World) -> None:
     assert (world.counts(), world.state("j"), len(tasks)) == ({"preparing": 2}, "queued", 2)
     assert {task.preparation for task in tasks} == {"install it"}
     assert tasks[0].environment["OWN"] == "x"
-    assert "workspaces/w/clusters/c/setuptask" in tasks[0].logs
+    assert tasks[0].logs.endswith("/clusters/c/one") and tasks[0].setup
     for task in tasks:
         world.engine.end(task.folder)
     world.tick(2)

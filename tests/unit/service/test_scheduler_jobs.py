@@ -282,14 +282,14 @@ def test_outputs_are_sealed_before_success_is_said(world: World) -> None:
     world.tick()
     segment = world.root / "shares/acc/share" / world.of("j").document["properties"]["jobOutputDirectoryPathSegment"]
     (segment / "stdouterr" / "stdout.txt").write_text("hi\n")
-    (segment / "modell ü" / "w.h5").write_bytes(b"\0" * 10)
+    (segment / "outputs" / "modell ü" / "w.h5").write_bytes(b"\0" * 10)
     world.end("j")
     world.tick()
     files = json.loads((segment / "manifest.json").read_text())["files"]
-    sizes = {"modell ü/w.h5": 10, "stdouterr/stderr.txt": 0, "stdouterr/stdout.txt": 3}
+    sizes = {"outputs/modell ü/w.h5": 10, "stdouterr/stderr.txt": 0, "stdouterr/stdout.txt": 3}
     assert {name: facts["size"] for name, facts in files.items()} == sizes
     assert files["stdouterr/stdout.txt"]["sha256"].startswith("98ea6e4f216f2fb4")
-    assert sorted(path.name for path in segment.iterdir()) == ["manifest.json", "modell ü", "stdouterr"]
+    assert sorted(path.name for path in segment.iterdir()) == ["manifest.json", "outputs", "stdouterr"]
 
 
 def test_outputs_that_cannot_be_sealed_are_no_success(world: World) -> None:

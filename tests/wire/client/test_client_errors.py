@@ -36,7 +36,7 @@ from batchhvd import (
 )
 from batchhvd.engines.base import Task, load
 from batchhvd.errors import BatchHvdError
-from batchhvd.resources.file_entry import output_entry
+from batchhvd.resources.values.file_entry import output_entry
 from batchhvd.service import drills
 
 ROOT = Path(batchhvd.__file__).parents[1]
