@@ -306,12 +306,13 @@ class Connection:
             return {}
         # A credential that the caller gave is for whoever the caller named; a root's token is for the root's service.
         root = self.root if self._credential is None else None
-        return {"transport": LocalTransport(lambda: self._address(name), root)}
+        return {"transport": LocalTransport(lambda query: self._address(name, query), root)}
 
-    def _address(self, name: str) -> str:
-        """Returns the present address of the root's service, "" if there is no root."""
+    def _address(self, name: str, query: str) -> str:
+        """Returns the present address of the root's service, "" if there is no root; links to blobs have their own."""
         if self.root is None:
             return ""
+        name = "endpoint-blobs" if "sr=b" in query.split("&") else name
         return read_endpoint(self.root, name) if name else self.endpoint
 
     def _options(self) -> dict[str, Any]:
