@@ -21,6 +21,8 @@ from batchhvd.cli import (
     init,
     job,
     job_file,
+    job_inside,
+    jobs,
     script,
     service,
     settings,
@@ -101,6 +103,10 @@ for command in (
     compare.compare,
 ):
     main_group.add_command(command)
+
+
+for verb in (job_inside.execute, job_inside.shell, jobs.listed, jobs.wait, jobs.cancel, jobs.download):
+    job.job.add_command(verb)
 
 
 @main_group.command()

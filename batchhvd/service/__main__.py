@@ -112,7 +112,7 @@ class Service:
         self._hall = Hall()
         self._activity = process.Activity(self._store.is_active)
         site = Site(sys.executable, options.prepare, str(root / "layers"), directories=options.allow_directory)
-        engine = Fleet(options.engine, dict(options.option), root / "engines.json")
+        self._engine = engine = Fleet(options.engine, dict(options.option), root / "engines.json")
         self._scheduler = Scheduler(self._store, root, engine, site=site)
         self._thread = threading.Thread(
             target=process.schedule,
@@ -163,6 +163,7 @@ class Service:
             touch=self._activity.touch,
             directories=self._options.allow_directory,
             problem=self._watch.problem,
+            way=self._engine.entrance,
         )
         return Holding(application, ended=job_over(self._store), closing=self._stop.is_set)
 

@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from batchhvd.errors import AccessDeniedError, BadRequestError, ServiceError
-from batchhvd.service import public
+from batchhvd.service import entrance, public
 from batchhvd.service.arm import storage_accounts
 from batchhvd.service.description.published import Description
 from batchhvd.service.dispatch import Dispatcher
@@ -46,6 +46,7 @@ def build(
     touch: Callable[[], None] = lambda: None,
     directories: Sequence[str] = (),
     problem: Callable[[], str] = lambda: "",
+    way: entrance.Way = lambda *_: [],
 ) -> App:
     """Returns the application.
 
@@ -59,10 +60,11 @@ def build(
         touch: called for each request, so that an idle service can be ended.
         directories: the directories of the machine that jobs may mount.
         problem: says what keeps the service from answering, "" if nothing does.
+        way: returns the words that enter a node, as an engine's ``entrance``.
     """
     here = Here(store, root, files, now, directories, problem)
     dispatcher = Dispatcher(here, Description.published())
-    return App(here, secret, dispatcher, PageSite(here, secret), wake, touch)
+    return App(here, secret, dispatcher, PageSite(here, secret), wake, touch, way)
 
 
 class App:
@@ -76,9 +78,10 @@ class App:
         page: PageSite,
         wake: Callable[[], None],
         touch: Callable[[], None],
+        way: entrance.Way,
     ) -> None:
         self._here, self._secret, self._dispatcher, self._page = here, secret, dispatcher, page
-        self._wake, self._touch = wake, touch
+        self._wake, self._touch, self._way = wake, touch, way
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
@@ -131,6 +134,8 @@ class App:
             return await asyncio.to_thread(summary.answer, self._here)
         if request.method == "POST" and request.path == "/status.link":
             return self._page.link(request.host)
+        if request.method == "POST" and request.path == "/job.entrance":
+            return await asyncio.to_thread(entrance.answer, self._here, self._way, await request.body())
         query, body, dry_run = request.query(), await request.body(), request.dry_run()
         act = self._dispatcher.prepare(request, query, body, dry_run=dry_run)
         conditions.check(request.method, request.headers)

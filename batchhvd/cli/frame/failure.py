@@ -29,8 +29,13 @@ def next_step(job: Job) -> str:
     return f"Next: {remedy.shell}\n`batchhvd job explain {job.name}` shows the evidence"
 
 
-def end_as(job: Job, error: JobFailedError) -> NoReturn:
-    """Says on stderr why a job failed and what to do, and ends with the job's exit code."""
+def say(job: Job, error: JobFailedError) -> None:
+    """Says on stderr why a job failed and what to do."""
     click.secho(described(job, error), fg="red", err=True)
     click.echo(next_step(job), err=True)
+
+
+def end_as(job: Job, error: JobFailedError) -> NoReturn:
+    """Says on stderr why a job failed and what to do, and ends with the job's exit code."""
+    say(job, error)
     raise click.exceptions.Exit(error.exit_code or 1) from error
