@@ -58,6 +58,8 @@ def described(command: Command) -> Command:
 @click.option("-n", "--name", help="the job's name (default: the file's without .json, with the next number if taken)")
 @click.option("--rerun", is_flag=True, help="if the job NAME exists, keep it and run this one under the next number")
 @click.option("--replace", is_flag=True, help="if the job NAME exists, delete it first")
+@click.option("--after", multiple=True, metavar="JOB", help="a job that must succeed first (repeatable)")
+@click.option("--after-ended", multiple=True, metavar="JOB", help="a job that must end first (repeatable)")
 @scope(*_HERE)
 @described
 @click.option("--follow", is_flag=True, help="show the log until the job ends, then exit with its exit code")
@@ -76,6 +78,8 @@ def submit(
     follow: bool,
     rerun: bool,
     replace: bool,
+    after: tuple[str, ...],
+    after_ended: tuple[str, ...],
 ) -> Job | None:
     """Submits the job that FILE, a job.json, describes.
 
@@ -90,7 +94,15 @@ def submit(
     on = context.workspace(group, workspace).cluster(cluster)
     wanted = name or Path(file).stem
     with told():
-        made = place.create_job(wanted, spec, cluster=on, rerun=rerun or not (name or replace), replace=replace)
+        made = place.create_job(
+            wanted,
+            spec,
+            cluster=on,
+            rerun=rerun or not (name or replace),
+            replace=replace,
+            after=after,
+            after_ended=after_ended,
+        )
     if made.name != wanted:
         click.secho(f"job {wanted} exists; this run of it is job {made.name}", dim=True, err=True)
     if not follow:

@@ -29,6 +29,7 @@ from batchhvd.service.page_site import PageSite
 from batchhvd.service.status import page, summary
 from batchhvd.service.store import trouble
 from batchhvd.service.store.records import Store
+from batchhvd.wire.facts.containers import Containers
 
 log = logging.getLogger("batchhvd.service")
 
@@ -46,6 +47,9 @@ def build(
     touch: Callable[[], None] = lambda: None,
     directories: Sequence[str] = (),
     problem: Callable[[], str] = lambda: "",
+    preparation: Callable[[], str] = lambda: "",
+    blobs: tuple[FileService, str] | None = None,
+    containers: Containers = Containers(),  # noqa: B008  # frozen
     way: entrance.Way = lambda *_: [],
 ) -> App:
     """Returns the application.
@@ -60,15 +64,18 @@ def build(
         touch: called for each request, so that an idle service can be ended.
         directories: the directories of the machine that jobs may mount.
         problem: says what keeps the service from answering, "" if nothing does.
+        preparation: says where a job's preparation would run.
+        blobs: the blob service, and the URL below which it serves accounts by path.
+        containers: what the service does with container images.
         way: returns the words that enter a node, as an engine's ``entrance``.
     """
-    here = Here(store, root, files, now, directories, problem)
+    here = Here(store, root, files, now, directories, problem, preparation, blobs, containers)
     dispatcher = Dispatcher(here, Description.published())
     return App(here, secret, dispatcher, PageSite(here, secret), wake, touch, way)
 
 
 class App:
-    """The ASGI application of the control plane; passes requests for files to the file service."""
+    """The ASGI application of the control plane; passes requests for files and blobs on."""
 
     def __init__(
         self,
@@ -89,6 +96,9 @@ class App:
             return
         self._touch()
         request = Incoming(scope, receive)
+        if self._here.blobs and request.hosts == 1 and _is_for_blobs(request):
+            await self._here.blobs[0](scope, receive, outgoing.named(send, {}))
+            return
         paged = request.hosts == 1 and self._page.serves(request.host)
         if _is_for_files(request):
             await self._here.files(scope, receive, outgoing.named(send, {}))
@@ -174,6 +184,10 @@ def _check_host(request: Incoming) -> None:
     if not host.is_ours(request.host):
         text = f"This service does not answer for the host '{request.host}'."
         raise AccessDeniedError(text, code="HostNotAllowed")
+
+
+def _is_for_blobs(request: Incoming) -> bool:
+    return host.is_ours(request.host) and host.is_for_blobs(request.host)
 
 
 def _is_for_files(request: Incoming) -> bool:

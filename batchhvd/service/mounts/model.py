@@ -28,9 +28,10 @@ class MountPoint:
     Attributes:
         root: the variable under which it is mounted, ``JOB_ROOT`` or ``CLUSTER_ROOT``.
         path: its path below that, normalised.
-        account, share: what is mounted; for a file server the account is "" and the share is the file server's id; for
-            a directory of the machine both are "".
+        account, share: what is mounted, a share or a container; for a file server the account is "" and the share is
+            the file server's id; for a directory of the machine both are "".
         inside: the directory of the share that is mounted, "" for all of it; or the machine's directory.
+        container: whether it is a container of blobs.
     """
 
     root: str
@@ -38,6 +39,7 @@ class MountPoint:
     account: str
     share: str
     inside: str = ""
+    container: bool = False
 
     @property
     def unmanaged(self) -> bool:
@@ -86,6 +88,9 @@ def of(volumes: MountVolumes, root: str) -> Iterator[MountPoint]:
         found = share_of(entry["azureFileUrl"], entry["accountName"])
         if found is not None:
             yield MountPoint(root, posixpath.normpath(entry["relativeMountPath"]), entry["accountName"], *found)
+    for system in volumes.get("azureBlobFileSystems", ()):
+        path = posixpath.normpath(system["relativeMountPath"])
+        yield MountPoint(root, path, system["accountName"], system["containerName"], container=True)
     for server in volumes.get("fileServers", ()):
         path, directory = posixpath.normpath(server["relativeMountPath"]), server.get("sourceDirectory", "")
         yield MountPoint(root, path, "", server["fileServer"]["id"], directory.strip("/"))
