@@ -16,6 +16,7 @@ from attrs import asdict, evolve, field, frozen
 
 from batchhvd.spec.job import CustomMpi, CustomToolkit, Horovod, JobSpec, Mount
 from batchhvd.wire.facts.causes import Remedy
+from batchhvd.wire.facts.containers import Containers
 from batchhvd.wire.facts.documents import Body
 from batchhvd.wire.facts.mount_roots import JOB_ROOT
 
@@ -165,6 +166,10 @@ class ServiceFacts(Protocol):
     @property
     def local(self) -> bool:
         """Whether it is the service of this machine."""
+
+    @property
+    def containers(self) -> Containers:
+        """What it does with container images, once ``refusals`` was asked."""
 
     def refusals(self, spec: JobSpec, name: str) -> Sequence[str] | None:
         """Returns what the service would reject, a sentence each; None if it cannot say so without creating the job."""
@@ -335,8 +340,8 @@ def _warnings(spec: JobSpec, known: _Known, survey: ServiceFacts, *, checked: bo
     successor = _successor(known[1]) if known else ""
     if known and successor:
         yield f"{known[1]} is retired in Azure; its successor is Standard_{successor}. Here it is only a name"
-    if spec.image and survey.local:
-        yield f"the container image {spec.image} is not run here: the job runs on the machine itself"
+    if spec.image and survey.local and not survey.containers.engine:
+        yield survey.containers.notice(spec.image)
     if spec.ranks > 1 and isinstance(spec.task, Horovod) and re.search(r"--(lr|learning[-_]rate)\b", spec.task.args):
         yield (
             f"a learning rate is given and {spec.ranks} ranks share each step: the trainer multiplies it by the ranks; "

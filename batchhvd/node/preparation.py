@@ -21,6 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from batchhvd.node.contained import Contained
     from batchhvd.node.place import TaskPlace
     from batchhvd.node.supervisor import Supervisor
 
@@ -32,14 +33,17 @@ class Preparation:
         command: its command line.
         place: the node's place in the task.
         supervisor: looks after its processes.
+        contained: the node's container, in which it runs then, or None.
 
     Attributes:
         view: the view of the machine for the ranks, or None if they see the machine itself.
     """
 
-    def __init__(self, command: str, place: TaskPlace, supervisor: Supervisor) -> None:
+    def __init__(
+        self, command: str, place: TaskPlace, supervisor: Supervisor, contained: Contained | None = None
+    ) -> None:
         self.command, self.place, self.supervisor = command, place, supervisor
-        self.journal = supervisor.journal
+        self.journal, self.contained = supervisor.journal, contained
         self.view: MachineView | None = None
         self.layers = Path(place.task.get("layers") or place.folder / "layers")
         self._changes = place.folder / f"changes-{place.index}"
@@ -59,6 +63,7 @@ class Preparation:
             PreparationPlace.SKIP: self._skip,
             PreparationPlace.HOST: self._on_host,
             PreparationPlace.OVERLAY: self._in_layer,
+            PreparationPlace.CONTAINER: self._on_host,
         }[where]
         code, tail = run(logs)
         journal.record["preparation"] = {"exit": code, "seconds": time.monotonic() - began, "where": where}
@@ -90,6 +95,8 @@ class Preparation:
     def _where(self) -> PreparationPlace:
         """Returns where the preparation runs: as the task says, or nowhere if this machine does not allow that."""
         asked = PreparationPlace(self.place.task["prepare"])
+        if self.contained is not None:  # which is thrown away, as a layer is
+            return asked if asked == PreparationPlace.SKIP else PreparationPlace.CONTAINER
         if asked != PreparationPlace.OVERLAY:
             return asked
         try:
@@ -113,7 +120,10 @@ class Preparation:
         variables = {"DEBIAN_FRONTEND": "noninteractive"} | self.place.variables()
         directory = self.place.temporary
         enter = None if view is None else lambda: view.enter(directory)
-        child = Child(-1, self.command, variables, directory, logs, enter)
+        if self.contained is None:
+            child = Child(-1, self.command, variables, directory, logs, enter)
+        else:
+            child = self.contained.child(-1, self.command, variables, logs)
         self.supervisor.take(child)
         self.supervisor.attend(lambda: child.is_over and self.supervisor.is_sure(child))
         self.supervisor.children.remove(child)

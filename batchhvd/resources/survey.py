@@ -16,6 +16,7 @@ from batchhvd.spec.cluster import AutoScale
 from batchhvd.spec.job import JobSpec
 from batchhvd.spec.mounts import Mount
 from batchhvd.wire.facts import additions
+from batchhvd.wire.facts.containers import HEADER, Containers
 from batchhvd.wire.facts.documents import Body
 from batchhvd.wire.facts.states import ENDED
 from batchhvd.wire.models import PipelineAnswer, wire
@@ -41,6 +42,7 @@ class Survey:
     Attributes:
         experiment: the experiment that the job would belong to.
         on: the cluster that the job would run on.
+        containers: what the service does with container images, once ``refusals`` was asked.
     """
 
     experiment: Experiment
@@ -49,6 +51,7 @@ class Survey:
     _shares: dict[tuple[str, str], FileShare | None] = field(factory=dict, init=False)
     _knows_dry_runs: bool = field(default=False, init=False)
     _preparation: str = field(default="", init=False)
+    containers: Containers = field(factory=Containers, init=False)
 
     @property
     def local(self) -> bool:
@@ -88,7 +91,11 @@ class Survey:
 
     def _try(self, job: Job, body: Body) -> None:
         """Sends the request that would create a job; an existing one that is the same fills the handle."""
-        options = {"polling": False, "headers": {"x-batchhvd-dry-run": "true"}}
+
+        def note(answer: PipelineAnswer) -> None:
+            self.containers = Containers.of_header(answer.http_response.headers.get(HEADER, ""))
+
+        options = {"polling": False, "headers": {"x-batchhvd-dry-run": "true"}, "raw_response_hook": note}
         with job._asking("created"):
             made = job._connection.batchai.jobs.begin_create(*job._path, parameters=body, **options)
             job._load(wire(made.result()))

@@ -29,6 +29,7 @@ from batchhvd.service.page_site import PageSite
 from batchhvd.service.status import page, summary
 from batchhvd.service.store import trouble
 from batchhvd.service.store.records import Store
+from batchhvd.wire.facts.containers import Containers
 
 log = logging.getLogger("batchhvd.service")
 
@@ -48,6 +49,7 @@ def build(
     problem: Callable[[], str] = lambda: "",
     preparation: Callable[[], str] = lambda: "",
     blobs: tuple[FileService, str] | None = None,
+    containers: Containers = Containers(),  # noqa: B008  # frozen
 ) -> App:
     """Returns the application.
 
@@ -63,8 +65,9 @@ def build(
         problem: says what keeps the service from answering, "" if nothing does.
         preparation: says where a job's preparation would run.
         blobs: the blob service, and the URL below which it serves accounts by path.
+        containers: what the service does with container images.
     """
-    here = Here(store, root, files, now, directories, problem, preparation, blobs)
+    here = Here(store, root, files, now, directories, problem, preparation, blobs, containers)
     dispatcher = Dispatcher(here, Description.published())
     return App(here, secret, dispatcher, PageSite(here, secret), wake, touch)
 

@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from batchhvd.errors import BadRequestError, ServiceError
 from batchhvd.service.store.records import Record, Store
+from batchhvd.wire.facts.containers import Containers
 
 
 class FileService(Protocol):
@@ -54,6 +55,7 @@ class Here:
         problem: says what keeps the service from answering, "" if nothing does.
         preparation: says where a job's preparation would run.
         blobs: the blob service, if there is one, and the URL below which it serves accounts by path.
+        containers: what the service does with container images.
     """
 
     store: Store
@@ -64,6 +66,7 @@ class Here:
     problem: Callable[[], str] = lambda: ""
     preparation: Callable[[], str] = lambda: ""
     blobs: tuple[FileService, str] | None = None
+    containers: Containers = Containers()
 
     def storage(self, *, container: bool) -> FileService:
         """Returns the service that holds a share, or a container of blobs.
