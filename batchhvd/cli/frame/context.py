@@ -27,12 +27,14 @@ class CliContext:
         endpoint: another service's URL, or None for the local one.
         subscription: the subscription's id, or None.
         progress: whether progress is shown if the output is a terminal.
+        verbose: whether messages have whole ids instead of names.
     """
 
     root: str | None = None
     endpoint: str | None = None
     subscription: str | None = None
     progress: bool = True
+    verbose: bool = False
 
     def session(self, engine: str | None = None) -> Session:
         """Returns a session; starts the local service if it does not run and no other endpoint is given.
