@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,7 +17,6 @@ from batchhvd.cli.frame.verb import common
 
 if TYPE_CHECKING:
     from batchhvd import FileEntry, Job, Verdict
-    from batchhvd.wire.facts.states import GoalWord
 
 _HERE = ("group", "workspace", "experiment")
 
@@ -59,6 +58,8 @@ def described(command: Command) -> Command:
 @click.option("-n", "--name", help="the job's name (default: the file's without .json, with the next number if taken)")
 @click.option("--rerun", is_flag=True, help="if the job NAME exists, keep it and run this one under the next number")
 @click.option("--replace", is_flag=True, help="if the job NAME exists, delete it first")
+@click.option("--after", multiple=True, metavar="JOB", help="a job that must succeed first (repeatable)")
+@click.option("--after-ended", multiple=True, metavar="JOB", help="a job that must end first (repeatable)")
 @scope(*_HERE)
 @described
 @click.option("--follow", is_flag=True, help="show the log until the job ends, then exit with its exit code")
@@ -77,6 +78,8 @@ def submit(
     follow: bool,
     rerun: bool,
     replace: bool,
+    after: tuple[str, ...],
+    after_ended: tuple[str, ...],
 ) -> Job | None:
     """Submits the job that FILE, a job.json, describes.
 
@@ -91,7 +94,15 @@ def submit(
     on = context.workspace(group, workspace).cluster(cluster)
     wanted = name or Path(file).stem
     with told():
-        made = place.create_job(wanted, spec, cluster=on, rerun=rerun or not (name or replace), replace=replace)
+        made = place.create_job(
+            wanted,
+            spec,
+            cluster=on,
+            rerun=rerun or not (name or replace),
+            replace=replace,
+            after=after,
+            after_ended=after_ended,
+        )
     if made.name != wanted:
         click.secho(f"job {wanted} exists; this run of it is job {made.name}", dim=True, err=True)
     if not follow:
@@ -201,24 +212,6 @@ def _end(found: Job) -> None:
 
     try:
         found.wait("succeeded", timeout=60)
-    except JobFailedError as error:
-        end_as(found, error)
-
-
-@job.command("wait")
-@click.argument("name", shell_complete=completed("job"))
-@scope(*_HERE)
-@click.option("--until", type=click.Choice(["running", "succeeded", "ended"]), default="succeeded", show_default=True)
-@click.option("--timeout", type=click.FloatRange(0), help="seconds (default: a week)")
-@shown
-@with_context
-def wait(context: CliContext, name: str, until: str, timeout: float | None, **where: str) -> Job:
-    """Waits for the job NAME; ends with its exit code if it failed."""
-    from batchhvd.errors import JobFailedError
-
-    found = context.experiment(**where).job(name)
-    try:
-        return found.wait(cast("GoalWord", until), timeout=timeout, report=context.report())
     except JobFailedError as error:
         end_as(found, error)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
@@ -21,6 +21,8 @@ from batchhvd.resources.storage_account import find_account
 from batchhvd.resources.survey import Survey
 from batchhvd.spec.job import JobSpec
 from batchhvd.wire.facts.documents import Body
+from batchhvd.wire.facts.job_variables import AFTER, EarlierJob
+from batchhvd.wire.facts.job_variables import after as earlier
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -67,6 +69,8 @@ class Experiment(Resource):
         cluster: Cluster,
         rerun: bool = False,
         replace: bool = False,
+        after: Iterable[Job | str] = (),
+        after_ended: Iterable[Job | str] = (),
         timeout: float = 600.0,
     ) -> Job:
         """Submits a job; it waits in the queue until nodes are free.
@@ -84,16 +88,19 @@ class Experiment(Resource):
             rerun: if a job of this name exists, keep it and run this one under the next number: ``cifar-0002`` after
                 ``cifar``.
             replace: if a job of this name exists, delete it first; its ranks end, the files it wrote stay.
+            after: jobs of this experiment that must succeed first; if one fails, this one fails with its name.
+            after_ended: jobs of this experiment that must end first, however that is.
             timeout: seconds to wait for the service to accept it; ``Job.wait`` waits for the job.
 
         Raises:
             NotFoundError: a storage account that it mounts does not exist.
             ConflictError: a job of this name exists and has ended, or has other content.
             BadRequestError: the service rejected the job; ``target`` names the field.
-            SpecError: both ``rerun`` and ``replace`` are given.
+            SpecError: both ``rerun`` and ``replace`` are given, or a job of another experiment must come first.
         """
         if rerun and replace:
             raise SpecError("a job is either kept or replaced", remedy="give rerun or replace, not both")
+        spec = self._ordered(spec, after, after_ended)
         accounts = {account: find_account(self.group, account) for account in spec._accounts()}
         files = runs.content(spec, accounts)
         body = spec._request(cluster.id, {account: found.read_key() for account, found in accounts.items()})
@@ -243,6 +250,16 @@ class Experiment(Resource):
         from batchhvd.resources import sweep
 
         return sweep.reopen(self, name)
+
+    def _ordered(self, spec: JobSpec, after: Iterable[Job | str], after_ended: Iterable[Job | str]) -> JobSpec:
+        """Returns a spec with the variable that names the jobs that must come first."""
+        goals = [(job, False) for job in after] + [(job, True) for job in after_ended]
+        for job, _ in goals:
+            if isinstance(job, Job) and job.experiment.id.lower() != self.id.lower():
+                problem = f"job {job.name!r} is in another experiment, {job.experiment.name!r}"
+                raise SpecError(problem, remedy="let it be a job of this one, or wait for it with wait()")
+        named = [EarlierJob(job if isinstance(job, str) else job.name, may_fail) for job, may_fail in goals]
+        return evolve(spec, environment={**spec.environment, AFTER: earlier(named)}) if named else spec
 
     def _create_next(self, name: str, body: Body, timeout: float) -> Job:
         """Creates a run under the next number; another program may take that number at the same moment."""

@@ -8,7 +8,7 @@ from typing import cast
 
 from batchhvd.errors import ConflictError
 from batchhvd.service.arm import operations
-from batchhvd.service.batchai import redact
+from batchhvd.service.batchai import images, job_order, redact
 from batchhvd.service.batchai.clusters import BY_NODE, logins
 from batchhvd.service.batchai.kinds import alive, find, fresh, name_of, named, open_parent
 from batchhvd.service.description.reader import Problem, refuse
@@ -21,6 +21,7 @@ from batchhvd.service.store.documents import JobProperties
 from batchhvd.service.store.job import PrivateJobFields, StoredJob
 from batchhvd.service.store.records import Document, Record
 from batchhvd.wire.facts import additions
+from batchhvd.wire.facts.containers import HEADER
 from batchhvd.wire.facts.states import JobState, ProvisioningState
 from batchhvd.wire.facts.toolkits import TOOL_TYPES
 
@@ -42,13 +43,22 @@ def create(here: Here, ask: Ask) -> Answer:
         again = _repeated(StoredJob.of(alive(old)), _asked(properties))
         return Answer(200, again.document) if ask.dry_run else operations.begin(here, ask, "create", again)
     cluster = _cluster(here, properties["cluster"]["id"])
-    refuse(_problems(here, properties, cluster))
+    refuse([*_problems(here, properties, cluster), *job_order.problems(here, parent, properties)])
     warnings = [*ask.warnings, *_warnings(properties, cluster)]
     document, private = _made(here, parent, name, properties, cluster, warnings)
     if ask.dry_run:
-        return Answer(200, document)
+        return Answer(200, _advised(here, document), {HEADER: here.containers.to_header()})
     record = here.store.put(document["id"], "jobs", parent.id, document, {**private})
     return operations.begin(here, ask, "create", record)
+
+
+def _advised(here: Here, document: Document) -> Document:
+    """Adds where its preparation would run to the document of a job that is only checked."""
+    where = here.preparation() if document["properties"].get("jobPreparation") else ""
+    if where:
+        added = document["properties"].get(additions.FIELD) or {}
+        document["properties"][additions.FIELD] = {**added, additions.PREPARATION: where}
+    return document
 
 
 def _made(
@@ -70,6 +80,7 @@ def _made(
         "uuid": unique,
         "keys": redact.account_keys(properties.get("mountVolumes", {})),
         "secrets": redact.secrets(properties.get("secrets", ())),
+        "registry": redact.registry_password(properties),
         "asked": _asked(properties),
         "warnings": list(warnings),
         "queued": here.now(),
@@ -146,6 +157,7 @@ def _problems(here: Here, properties: JobProperties, cluster: StoredCluster | No
     if not found and cluster is not None:
         known = mounts.every(properties, cluster.properties)
         found += mount_rules.directory_problems(properties, known, "/properties")
+        found += images.problems(properties, known) if here.containers.engine else []
     return found
 
 

@@ -76,7 +76,7 @@ class JobStarter:
             else:
                 self._start(self._reserve(jobs[key], given), cluster, now)
         for key, reason in decision.reasons.items():
-            self._explain(jobs[key], reason)
+            self.explain(jobs[key], reason)
         return bool(begun or decision.starts)
 
     def submit(self, job: StoredJob, cluster: StoredCluster, now: float) -> StoredJob:
@@ -157,9 +157,10 @@ class JobStarter:
 
     def _hold(self, job: StoredJob, reason: str) -> None:
         """Tells that the engine does not take a job yet."""
-        self._explain(job, f"is not started yet: {reason}", transition.ENGINE)
+        self.explain(job, f"is not started yet: {reason}", transition.ENGINE)
 
-    def _explain(self, job: StoredJob, reason: str, by: str = "") -> None:
+    def explain(self, job: StoredJob, reason: str, by: str = "") -> None:
+        """Tells why a job waits; ``by`` says who makes it wait, if it is not the cluster."""
         if not transition.is_explained(job, reason, by):
             self.store.revise(job, lambda job: transition.explained(job, reason, by))
 

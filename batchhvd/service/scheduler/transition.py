@@ -15,7 +15,7 @@ from batchhvd.wire.facts.causes import Code
 from batchhvd.wire.facts.states import JobState
 from batchhvd.wire.facts.times import write_moment
 
-ENGINE = "engine"
+ENGINE, JOBS = "engine", "jobs"  # who makes a job wait, if it is not the cluster
 
 
 def is_held(status: Status) -> bool:
@@ -26,7 +26,7 @@ def is_held(status: Status) -> bool:
 def waiting(reason: str, history: Sequence[PastAttempt], *, by: str = "") -> ErrorDocument:
     """Returns why a job waits and how its last attempt ended, as an error of its document.
 
-    ``by`` says who makes it wait, if it is not the cluster: the engine.
+    ``by`` says who makes it wait, if it is not the cluster: the engine, or other jobs.
     """
     before = f" Attempt {history[-1]['attempt']} ended: {history[-1]['error']['message']}" if history else ""
     details = {"By": by} if by else {}

@@ -12,6 +12,7 @@ from batchhvd.service.store.documents import ErrorDocument, JobProperties
 from batchhvd.service.store.records import Document, Record, merged
 from batchhvd.service.store.value import RecordValue
 from batchhvd.wire.facts import additions
+from batchhvd.wire.facts.job_variables import AFTER, EarlierJob, earlier_jobs
 from batchhvd.wire.facts.states import ENDED, JobPriority, JobState, ProvisioningState
 from batchhvd.wire.facts.times import read_moment
 
@@ -30,6 +31,7 @@ class PrivateJobFields(TypedDict):
     uuid: str
     keys: dict[str, str]
     secrets: dict[str, str]
+    registry: str
     asked: Document
     warnings: list[str]
     queued: float
@@ -93,6 +95,7 @@ class StoredJob(RecordValue):
         queued: since when it has been waiting, in seconds since 1970; None in old records.
         ending: what its cluster has asked of it: ``"requeue"`` or ``"terminate"``, else "".
         is_preparing: whether its preparation runs.
+        after: the jobs that must come before it.
     """
 
     state: str
@@ -106,6 +109,7 @@ class StoredJob(RecordValue):
     queued: float | None = None
     ending: str = ""
     is_preparing: bool = False
+    after: tuple[EarlierJob, ...] = ()
 
     @classmethod
     def of(cls, record: Record) -> StoredJob:
@@ -125,7 +129,13 @@ class StoredJob(RecordValue):
             private.get("queued"),
             private.get("ending", ""),
             private.get("preparing", False),
+            _after(properties),
         )
+
+    @property
+    def registry_password(self) -> str:
+        """The password of its image's registry, or ""."""
+        return str(self.record.private.get("registry", ""))
 
     def to_record(self) -> Record:
         """Returns the record with what has changed written into it; the order of its fields stays."""
@@ -212,3 +222,12 @@ class StoredJob(RecordValue):
     def in_state(self, state: str, time: str) -> StoredJob:
         """Returns the job in a state since a time."""
         return evolve(self, state=state, changed=time)
+
+    def sibling(self, name: str) -> str:
+        """Returns the id of another job of its experiment."""
+        return f"{self.id.rpartition('/')[0]}/{name}"
+
+
+def _after(properties: JobProperties) -> tuple[EarlierJob, ...]:
+    variables = properties.get("environmentVariables", ())
+    return next((earlier_jobs(entry.get("value", "")) for entry in variables if entry["name"] == AFTER), ())
