@@ -28,11 +28,10 @@ from batchhvd.transfer.checksum import usable
 from batchhvd.transfer.selection import target_here
 from batchhvd.wire.connection import AGAIN
 from batchhvd.wire.entrance import entrance
-from batchhvd.wire.facts import additions
+from batchhvd.wire.facts import additions, toolkits
 from batchhvd.wire.facts.documents import Body
 from batchhvd.wire.facts.output import without_notices
 from batchhvd.wire.facts.states import ENDED, GoalWord, JobState, JobStateWord, WireWord
-from batchhvd.wire.facts.toolkits import kind_of
 from batchhvd.wire.models import Document, moment, wire
 from batchhvd.wire.reasons import Reason, reasons
 from batchhvd.wire.waiting import Report, wait_until
@@ -291,8 +290,7 @@ class Job(Resource):
             NotFoundError: the job does not exist.
         """
         self.refresh()
-        properties = self._document.get("properties") or {}
-        task = properties.get(kind_of(properties)) or {}
+        task = toolkits.block_of(self._document.get("properties") or {})
         facts = JobFacts(
             id=self.id,
             name=self.name,

@@ -110,6 +110,11 @@ def kind_of(properties: Document) -> str:
     return next((name for name in TOOL_TYPES if properties.get(name) is not None), "")
 
 
+def block_of(properties: Document) -> Document:
+    """Returns a job's settings block, {} if it has none."""
+    return properties.get(kind_of(properties)) or {}
+
+
 def start(kind: str, block: Document, nodes: int) -> Start:
     """Returns how a job is started.
 
