@@ -47,10 +47,17 @@ def _run(slurm: Bed, place: Path, image: str) -> Status:
     engine = Slurm(bin=str(slurm.bin))
     box = {"engine": "podman", "image": image, "server": "", "username": "", "password": "", "shm": ""}
     task = Task(
-        **{"name": "t", "folder": str(folder), "logs": str(place / "logs"), "launch": "horovod", "command": ASK},
-        **{"nodes": ("a", "b"), "ranks": (1, 1), "container": box, "options": {"nodelist": ",".join(slurm.nodes[:2])}},
+        name="t",
+        folder=str(folder),
+        logs=str(place / "logs"),
+        launch="horovod",
+        command=ASK,
+        nodes=("a", "b"),
+        ranks=(1, 1),
+        container=box,
+        options={"nodelist": ",".join(slurm.nodes[:2])},
         environment={"AZ_BATCHAI_SHARED_JOB_TEMP": str(folder)},
-    )  # type: ignore[arg-type]
+    )
     handle = engine.submit(task)
     until(lambda: engine.status([handle])[handle].state in ENDED, 60, pause=0.2)
     return engine.status([handle])[handle]
