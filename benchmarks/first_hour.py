@@ -153,7 +153,7 @@ def hour(work: Path, wheel: Path) -> dict[str, object]:
 def left(one: Hour) -> list[str]:
     """Returns what is left on the machine after uninstalling."""
     files = [path for path in one.home.rglob("*") if path.is_file() and "batchhvd" in str(path.relative_to(one.home))]
-    files += [path for path in (one.work / "env").rglob("*batchhvd*") if "__pycache__" not in str(path)]
+    files += (one.work / "env").glob("lib/python*/site-packages/*batchhvd*")
     found = [f"left: {path}" for path in files]
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:

@@ -337,6 +337,8 @@ def _warnings(spec: JobSpec, known: _Known, survey: ServiceFacts, *, checked: bo
     yield from spec.warnings
     if not checked:
         yield "the service cannot check a job without creating it: what it would reject is not known"
+    if survey.local:
+        yield from _of_containers(spec)
     successor = _successor(known[1]) if known else ""
     if known and successor:
         yield f"{known[1]} is retired in Azure; its successor is Standard_{successor}. Here it is only a name"
@@ -347,6 +349,18 @@ def _warnings(spec: JobSpec, known: _Known, survey: ServiceFacts, *, checked: bo
             f"a learning rate is given and {spec.ranks} ranks share each step: the trainer multiplies it by the ranks; "
             "your own script has to do so itself"
         )
+
+
+def _of_containers(spec: JobSpec) -> Iterator[str]:
+    """Yields what a job that mounts containers may rely on here and could not with blobfuse."""
+    for volume in spec.volumes:
+        if volume.kind == "azureBlobFileSystems":
+            name = volume.settings.get("containerName", volume.path)
+            logs = ", the logs too" if _below(str(spec.logs), str(volume)) else ""
+            yield (
+                f"the container {name!r} is a directory here: files grow in it at once. Azure's blobfuse showed a file "
+                f"when it was closed{logs}, and uploaded all of it again if it was appended to"
+            )
 
 
 def _successor(vm_size: str) -> str:
