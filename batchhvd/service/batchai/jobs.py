@@ -54,6 +54,8 @@ def create(here: Here, ask: Ask) -> Answer:
 def _advised(here: Here, document: Document) -> Document:
     """Adds where its preparation would run to the document of a job that is only checked."""
     where = here.preparation() if document["properties"].get("jobPreparation") else ""
+    if "containerSettings" in document["properties"] and here.containers.engine and "--prepare skip" not in where:
+        where = where and f"in the job's container on each node ({here.containers.engine})"
     if where:
         added = document["properties"].get(additions.FIELD) or {}
         document["properties"][additions.FIELD] = {**added, additions.PREPARATION: where}
