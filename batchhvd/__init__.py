@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from batchhvd.logs.stream import LogStream
     from batchhvd.resources.base import Listing, Resource
     from batchhvd.resources.cluster import Cluster, NodeCounts
+    from batchhvd.resources.container import Container
     from batchhvd.resources.distributed import DistributedFunction, distributed
     from batchhvd.resources.experiment import Experiment
     from batchhvd.resources.function_future import FunctionFuture
@@ -78,6 +79,7 @@ _LAZY = {
     "DistributedFunction": "resources.distributed",
     "Experiment": "resources.experiment",
     "FileEntry": "resources.values.file_entry",
+    "Container": "resources.container",
     "FileShare": "resources.share",
     "FunctionFuture": "resources.function_future",
     "Horovod": "spec.job",
@@ -118,6 +120,7 @@ __all__ = [
     "Cluster",
     "ClusterSpec",
     "ConflictError",
+    "Container",
     "CustomMpi",
     "CustomToolkit",
     "DistributedFunction",

@@ -90,6 +90,10 @@ class Task:
             None to never do so.
         stall_action: a ``StallAction``: ``"warn"`` writes their stacks into the execution log, ``"stop"`` ends the task
             after that.
+        container: the image in which the node's processes run, or None for the node itself: ``engine`` (a command of
+            ``batchhvd.node.container.engine``), ``image`` (a name, ``oci-archive:PATH`` or ``docker-archive:PATH``; the
+            node expands its variables), ``server``, ``username`` and ``password`` of its registry or "", and ``shm``,
+            the size of ``/dev/shm`` or "".
         setup: whether it sets up a node of a cluster: its logs have other names then (``node/log_names.py``).
         grace: seconds between SIGTERM and SIGKILL when the ranks are ended, or None for the node runner's own choice.
         attempt: 1 for the first run, 2 after one requeue, and so on.
@@ -114,6 +118,7 @@ class Task:
     wall_seconds: float | None = None
     stall_seconds: float | None = None
     stall_action: str = StallAction.WARN
+    container: Mapping[str, str] | None = field(default=None, repr=False)
     setup: bool = False
     grace: float | None = None
     attempt: int = 1

@@ -149,8 +149,9 @@ class Processes:
 def _check(task: Task) -> None:
     if task.options:
         raise EngineError(f"the processes engine has no option {sorted(task.options)[0]!r}", engine="processes")
-    # A preparation may install it so that only the job sees it.
-    if task.launch == Launch.MPI and task.preparation is None and which("mpirun") is None:
+    # A preparation may install it so that only the job sees it; an image has its own.
+    here = task.preparation is None and task.container is None
+    if task.launch == Launch.MPI and here and which("mpirun") is None:
         raise EngineMissingError(
             "a customMpi job needs Open MPI's mpirun, which is not installed: apt-get install openmpi-bin",
             engine="processes",

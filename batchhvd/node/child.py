@@ -36,6 +36,7 @@ class Child:
         logs: the files for its standard output and its standard error.
         enter: what the child does before it starts the shell, including the change to its directory; None to do no more
             than that change.
+        stdin: its standard input; by default it has none.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Child:
         directory: Path,
         logs: Sequence[LogFile],
         enter: Callable[[], None] | None = None,
+        stdin: int = subprocess.DEVNULL,
     ) -> None:
         parent = os.getpid()
 
@@ -58,7 +60,7 @@ class Child:
             ["/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh", "-c", command],
             env=variables,
             cwd=directory if enter is None else None,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,

@@ -21,6 +21,7 @@ from batchhvd.node.watchdog import Watchdog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from batchhvd.node.contained import Contained
     from batchhvd.node.preparation import Preparation
     from batchhvd.node.sandbox.view import MachineView
 
@@ -61,6 +62,7 @@ class Node:
             doubt=doubt,
             grace=task.get("grace") or GRACE,
         )
+        self._contained: Contained | None = None
         self._preparation: Preparation | None = None
         self._began: int | None = None  # when the ranks were started
 
@@ -73,10 +75,12 @@ class Node:
         """Runs the node and returns the exit code: 0, or that of the first failure on this node."""
         self._open()
         try:
+            self._contain()
             self._prepare()
             self._start()
             self.supervisor.attend(self._is_done)
         except FolderGoneError:
+            self._end_container()
             end_all(os.getpid())
             return 1
         except StoppedError:
@@ -100,12 +104,24 @@ class Node:
         for notice in self.task["notices"]:
             self.journal.note(notice)
 
+    def _contain(self) -> None:
+        """Starts the task's container, if it has one."""
+        if container := self.task.get("container"):
+            from batchhvd.node.contained import Contained  # most tasks have none
+
+            self._contained = Contained(container, self.place, self.supervisor)
+            self._contained.run()
+
+    def _end_container(self) -> None:
+        if self._contained is not None:
+            self._contained.close()
+
     def _prepare(self) -> None:
         if (command := self.task["preparation"]) is not None:
             # What it imports takes 8 ms, and most tasks have no preparation.
             from batchhvd.node.preparation import Preparation
 
-            self._preparation = Preparation(command, self.place, self.supervisor)
+            self._preparation = Preparation(command, self.place, self.supervisor, self._contained)
             self._preparation.run()
 
     def _start(self) -> None:
@@ -129,7 +145,10 @@ class Node:
             variables |= horovod_variables(rank, self.place.ranks, self.task["nodes"]) | where
         directory, view = self.place.temporary, self.view
         enter = None if view is None else lambda: view.enter(directory)
-        child = Child(rank, command, variables, directory, self.outputs, enter)
+        if self._contained is None:
+            child = Child(rank, command, variables, directory, self.outputs, enter)
+        else:
+            child = self._contained.child(rank, command, variables, self.outputs)
         self.supervisor.take(child)
         self.journal.note(f"rank {rank} started as process {child.pid}")
 
@@ -138,7 +157,8 @@ class Node:
         script = expand(self.task.get("script") or "", self.place.variables())
         root = Path("/") if self.view is None else self.view.root  # a preparation may have created it
         path = os.path.join(self.place.temporary, script)
-        if script and not (os.path.exists(path) or os.path.exists(f"{root}{path}")):
+        there = os.path.exists(path) or os.path.exists(f"{root}{path}")
+        if script and not there and not (self._contained and self._contained.has(path)):
             self.journal.fail(StopReason.SCRIPT, f"the script {script} does not exist", code=127)
             raise StoppedError
 
@@ -177,6 +197,7 @@ class Node:
 
     def _finish(self) -> None:
         """Ends all remaining processes of this node and completes the record."""
+        self._end_container()
         end_all(os.getpid())
         if self._began is not None:
             self._keep_work(self._began)

@@ -29,6 +29,9 @@ class TaskPlace:
         folder: the task's folder.
         index: the node's number, from 0.
         loopback: whether all nodes are this machine.
+
+    Attributes:
+        base: the variables that a process finds: those of the runner, or those of the task's image.
     """
 
     def __init__(self, task: TaskDocument, folder: Path, index: int, loopback: bool) -> None:
@@ -37,6 +40,7 @@ class TaskPlace:
         self.ranks = list(task["ranks"])
         self.own = task["environment"]
         self.temporary = folder / "temp" / str(index)
+        self.base: Mapping[str, str] = os.environ
 
     @property
     def is_horovod(self) -> bool:
@@ -45,7 +49,7 @@ class TaskPlace:
 
     def variables(self) -> dict[str, str]:
         """Returns the environment of every process on this node, secrets included."""
-        found = dict(os.environ)
+        found = dict(self.base)
         found |= {"AZ_BATCHAI_TASK_INDEX": str(self.index), "AZ_BATCHAI_JOB_TEMP": str(self.temporary)}
         found |= {"AZ_BATCHAI_JOB_TEMP_DIR": str(self.temporary.parent), "AZ_BATCHAI_NODE_NAME": self.name}
         literal = self.task.get("literal", ())
@@ -105,7 +109,7 @@ class TaskPlace:
 
     def mpirun(self) -> str:
         """Returns the command line of the engine's own launcher (``BATCHHVD_LAUNCHER``), or else of Open MPI's."""
-        if launcher := os.environ.get("BATCHHVD_LAUNCHER"):
+        if (launcher := os.environ.get("BATCHHVD_LAUNCHER")) and not self.task.get("container"):
             return f"{launcher} {shlex.join(['/bin/sh', '-c', self.task['command']])}"
         words = ["mpirun", "-np", str(sum(self.ranks)), "--hostfile", str(self.folder / "hostfile")]
         words += ["--oversubscribe", "--bind-to", "none", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]

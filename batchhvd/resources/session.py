@@ -166,6 +166,7 @@ def local(
     engine_options: Mapping[str, str | int | float] | None = None,
     prepare: str | None = None,
     allow_directory: Sequence[str | os.PathLike[str]] | None = None,
+    containers: str | None = None,
     port: int | None = None,
     idle: float | None = None,
 ) -> Session:
@@ -182,6 +183,8 @@ def local(
         engine_options: the engine's options.
         prepare: where preparations run: ``"overlay"`` (default), ``"host"`` or ``"skip"``.
         allow_directory: directories of this machine that jobs may mount.
+        containers: what runs the container images of jobs: ``"podman"``, ``"docker"``, ``"apptainer"``, ``"off"``, or
+            ``"auto"`` (default) for the first one that is installed and runs, if any.
         port: the service's port; 0 (default) for a free one.
         idle: seconds without jobs and requests after which it ends, 0 for never.
 
@@ -197,6 +200,7 @@ def local(
         engine_options=engine_options,
         prepare=prepare,
         allow_directory=allow_directory,
+        containers=containers,
         port=port,
         idle=idle,
     )

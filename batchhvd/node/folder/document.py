@@ -5,11 +5,23 @@ from __future__ import annotations
 from typing import TypedDict
 
 
+class ContainerDocument(TypedDict):
+    """The container of a task; ``batchhvd.engines.base.Task`` describes its fields."""
+
+    engine: str
+    image: str
+    server: str
+    username: str
+    password: str
+    shm: str
+
+
 class NewerTask(TypedDict, total=False):
     """What ``task.json`` contains only if a service of today wrote it."""
 
     literal: list[str]
     grace: float | None
+    container: ContainerDocument | None
     setup: bool
 
 

@@ -30,6 +30,8 @@ class StopReason(Word):
     CANCELLED = "cancelled"
     NODE = "node"
     ENGINE = "engine"
+    IMAGE = "image"
+    CONTAINER = "container"
 
 
 class Launch(Word):
@@ -46,6 +48,7 @@ class PreparationPlace(Word):
     OVERLAY = "overlay"
     HOST = "host"
     SKIP = "skip"
+    CONTAINER = "container"
 
 
 class StallAction(Word):

@@ -10,7 +10,7 @@ from attrs import frozen
 
 from batchhvd.errors import ConflictError
 from batchhvd.service.arm import operations
-from batchhvd.service.batchai import job_order, redact
+from batchhvd.service.batchai import images, job_order, redact
 from batchhvd.service.batchai.clusters import BY_NODE, logins
 from batchhvd.service.batchai.kinds import alive, find, fresh, name_of, named, open_parent
 from batchhvd.service.description.reader import Problem, refuse
@@ -23,6 +23,7 @@ from batchhvd.service.store.documents import JobProperties
 from batchhvd.service.store.job import PrivateJobFields, StoredJob
 from batchhvd.service.store.records import Document, Record
 from batchhvd.wire.facts import additions
+from batchhvd.wire.facts.containers import HEADER
 from batchhvd.wire.facts.states import JobState, ProvisioningState
 from batchhvd.wire.facts.toolkits import TOOL_TYPES
 
@@ -39,7 +40,7 @@ def create(here: Here, ask: Ask) -> Answer:
     parent, name = open_parent(here, ask, "jobs"), name_of(ask, "jobs")
     checked = check(here, parent, name, ask.body["properties"], ask.warnings)
     if ask.dry_run:
-        return Answer(200, checked.document)
+        return Answer(200, _advised(here, checked.document), {HEADER: here.containers.to_header()})
     return operations.begin(here, ask, "create", keep(here, parent, checked))
 
 
@@ -95,6 +96,15 @@ def keep(here: Here, parent: Record, checked: CheckedJob) -> Record:
         return old if checked.private is None else _repeated(StoredJob.of(alive(old)), checked.private["asked"])
 
 
+def _advised(here: Here, document: Document) -> Document:
+    """Adds where its preparation would run to the document of a job that is only checked."""
+    where = here.preparation() if document["properties"].get("jobPreparation") else ""
+    if where:
+        added = document["properties"].get(additions.FIELD) or {}
+        document["properties"][additions.FIELD] = {**added, additions.PREPARATION: where}
+    return document
+
+
 def _made(
     here: Here,
     parent: Record,
@@ -114,6 +124,7 @@ def _made(
         "uuid": unique,
         "keys": redact.account_keys(properties.get("mountVolumes", {})),
         "secrets": redact.secrets(properties.get("secrets", ())),
+        "registry": redact.registry_password(properties),
         "asked": _asked(properties),
         "warnings": list(warnings),
         "queued": here.now(),
@@ -190,6 +201,7 @@ def _problems(here: Here, properties: JobProperties, cluster: StoredCluster | No
     if not found and cluster is not None:
         known = mounts.every(properties, cluster.properties)
         found += mount_rules.directory_problems(properties, known, "/properties")
+        found += images.problems(properties, known) if here.containers.engine else []
     return found
 
 

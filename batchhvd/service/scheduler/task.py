@@ -12,10 +12,12 @@ from attrs import field, frozen
 from batchhvd.engines.base import Launch, PreparationPlace, StallAction, Task
 from batchhvd.service.mounts import model as mounts
 from batchhvd.service.mounts.model import MountPoint
+from batchhvd.service.scheduler import container
 from batchhvd.service.scheduler.layout import TaskLayout
 from batchhvd.service.store.documents import ClusterProperties, JobProperties, SetupTask, TaskProperties
 from batchhvd.service.store.job import StoredJob
 from batchhvd.wire.facts import vm_sizes
+from batchhvd.wire.facts.containers import Containers
 from batchhvd.wire.facts.job_variables import NUM_GPUS, RETRIES, STALL_ACTION, STALL_SECONDS, allowed, interpreted
 from batchhvd.wire.facts.mount_roots import CLUSTER_ROOT, JOB_ROOT
 from batchhvd.wire.facts.times import read_duration
@@ -24,6 +26,7 @@ FOLDERS = {JOB_ROOT: "mounts", CLUSTER_ROOT: "cluster"}
 """Where the mount roots lie in a task's folder."""
 
 _PYTHON = "BATCHHVD_PYTHON_FOLDER"
+_IN_IMAGE = '"$(command -v python || command -v python3 || echo python)"'
 LITERAL = (
     *(_PYTHON, CLUSTER_ROOT, JOB_ROOT, "AZ_BATCHAI_JOB_NAME", "AZ_BATCHAI_SHARED_JOB_TEMP"),
     *("AZ_BATCHAI_MPI_HOST_FILE", "AZ_BATCHAI_NODE_LIST"),
@@ -41,6 +44,7 @@ class Site:
         layers: absolute path of the directory of prepared layers, or "".
         options: the engine's own settings.
         directories: the directories of the machine that jobs may mount.
+        containers: what it does with container images.
     """
 
     python: str
@@ -48,6 +52,7 @@ class Site:
     layers: str = ""
     options: Mapping[str, str] = field(factory=dict)
     directories: Sequence[str] = ()
+    containers: Containers = Containers()
 
 
 @frozen
@@ -78,7 +83,8 @@ def build(
         site: what the service decides.
     """
     properties = job.properties
-    launch, command, script = _command(properties, site)
+    box = container.document(job, site.containers)
+    launch, command, script = _command(properties, _IN_IMAGE if box else _as_it_is(site.python))
     outputs = output_directories(job, targets, attempt.folder)
     variables = dict(_variables(job, cluster, attempt, site))
     task = Task(
@@ -96,10 +102,11 @@ def build(
         literal=tuple(name for name in LITERAL if name not in _own(properties)),
         secrets=job.secrets,
         logs=str(outputs["stdouterr"]),
-        notices=tuple(_notices(job)),
+        notices=tuple(_notices(job, site)),
         wall_seconds=_wall_seconds(properties),
         attempt=attempt.attempt,
         options=site.options,
+        container=box,
         stall_seconds=_stall_seconds(properties),
         stall_action=_stall_action(properties),
     )
@@ -183,12 +190,12 @@ def retries(properties: JobProperties) -> int | None:
     return None if value is None else int(value)
 
 
-def _command(properties: JobProperties, site: Site) -> tuple[str, str, str]:
+def _command(properties: JobProperties, python: str) -> tuple[str, str, str]:
     """Returns how a job is launched, the command line of a rank, and the script that must exist."""
     if "horovodSettings" in properties:
         block = properties["horovodSettings"]
         own = block.get("pythonInterpreterPath")
-        words = [quote(own) if own else _as_it_is(site.python), quote(block["pythonScriptFilePath"])]
+        words = [quote(own) if own else python, quote(block["pythonScriptFilePath"])]
         arguments = protect(block.get("commandLineArgs", ""))
         return Launch.HOROVOD, " ".join([*words, arguments]).strip(), block["pythonScriptFilePath"]
     if "customMpiSettings" in properties:
@@ -232,7 +239,8 @@ def protect(command: str) -> str:
 def _variables(job: StoredJob, cluster: ClusterProperties, attempt: Attempt, site: Site) -> Iterator[tuple[str, str]]:
     properties = job.properties
     size = vm_sizes.size(cluster["vmSize"])
-    yield from _path(site).items()
+    if container.document(job, site.containers) is None:  # an image has its own search path
+        yield from _path(site).items()
     yield "PYTHONUNBUFFERED", "1"
     yield "PYTHONFAULTHANDLER", "1"
     yield CLUSTER_ROOT, str(attempt.folder / FOLDERS[CLUSTER_ROOT])
@@ -285,13 +293,11 @@ def _wall_seconds(properties: JobProperties) -> float:
     return length.total_seconds()
 
 
-def _notices(job: StoredJob) -> Sequence[str]:
+def _notices(job: StoredJob, site: Site) -> Sequence[str]:
     properties = job.properties
     found = [f"warning: {text}" for text in job.warnings]
     for name, value in _own(properties).items():
         if wanted := allowed(name, value):
             found.append(f"warning: the variable {name} is ignored: it must be {wanted}, not {ascii(value[:40])}")
-    if "containerSettings" in properties:
-        image = properties["containerSettings"]["imageSourceRegistry"]["image"]
-        found.append(f"the container image {image} is not run: the job runs on the machine itself")
-    return found
+    notice = container.notice(properties, site.containers)
+    return [*found, notice] if notice else found

@@ -206,6 +206,7 @@ class ClusterProperties(TypedDict, total=False):
     """A cluster's ``properties``."""
 
     vmSize: str
+    virtualMachineConfiguration: Document
     vmPriority: str
     scaleSettings: ScaleSettings
     nodeSetup: NodeSetup
