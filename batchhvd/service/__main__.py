@@ -21,6 +21,8 @@ from batchhvd.service.http import limits
 from batchhvd.service.http.door import Hall
 from batchhvd.service.http.holding import Holding, job_over
 from batchhvd.service.http.incoming import trust
+from batchhvd.service.login import job_key
+from batchhvd.service.login.desk import LoginDesk
 from batchhvd.service.root_watch import RootWatch, WatchedTicks
 from batchhvd.service.scheduler.task import Site
 from batchhvd.service.scheduler.tick import Scheduler
@@ -111,7 +113,15 @@ class Service:
         self._wake, self._stop = threading.Event(), threading.Event()
         self._hall = Hall()
         self._activity = process.Activity(self._store.is_active)
-        site = Site(sys.executable, options.prepare, str(root / "layers"), directories=options.allow_directory)
+        self._desk = LoginDesk(root, self._store, _login_options(options))
+        site = Site(
+            sys.executable,
+            options.prepare,
+            str(root / "layers"),
+            directories=options.allow_directory,
+            programs=str(job_key.programs(root)),
+            equip=Equipper(root, self._desk.ports),
+        )
         engine = Fleet(options.engine, dict(options.option), root / "engines.json")
         self._scheduler = Scheduler(self._store, root, engine, site=site)
         self._thread = threading.Thread(
@@ -130,6 +140,7 @@ class Service:
             asyncio.run(self._serve())
         finally:
             root_folder.forget(self._root)
+            self._desk.close()
             self._stop.set()
             self._wake.set()
             if self._thread.ident:
@@ -143,6 +154,7 @@ class Service:
         async with AsyncExitStack() as proxies:
             if self._options.tls:
                 servers.append(await self._secure(application, proxies))
+            self._desk.resume()
             self._thread.start()
             await server.serve(
                 servers, lambda: self._announce(server.url(listener)), self._ended, proxies.pop_all().aclose
@@ -163,6 +175,7 @@ class Service:
             touch=self._activity.touch,
             directories=self._options.allow_directory,
             problem=self._watch.problem,
+            logins=self._desk.ports,
         )
         return Holding(application, ended=job_over(self._store), closing=self._stop.is_set)
 
@@ -186,6 +199,10 @@ class Service:
         self._watch.look()
         idle = self._options.idle
         return not self._thread.is_alive() or self._stop.is_set() or bool(idle and self._activity.unneeded(idle))
+
+
+def _login_options(options: argparse.Namespace) -> list[str]:
+    return ["--engine", options.engine, *(f"--allow-directory={path}" for path in options.allow_directory)]
 
 
 def _directory(text: str) -> str:

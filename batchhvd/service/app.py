@@ -22,7 +22,7 @@ from batchhvd.service.arm import storage_accounts
 from batchhvd.service.description.published import Description
 from batchhvd.service.dispatch import Dispatcher
 from batchhvd.service.http import host, outgoing
-from batchhvd.service.http.exchange import Act, Answer, FileService, Here
+from batchhvd.service.http.exchange import Act, Answer, FileService, Here, Logins
 from batchhvd.service.http.incoming import Incoming
 from batchhvd.service.http.tokens import Tokens
 from batchhvd.service.page_site import PageSite
@@ -46,6 +46,7 @@ def build(
     touch: Callable[[], None] = lambda: None,
     directories: Sequence[str] = (),
     problem: Callable[[], str] = lambda: "",
+    logins: Logins = lambda cluster, nodes: {},
 ) -> App:
     """Returns the application.
 
@@ -59,8 +60,9 @@ def build(
         touch: called for each request, so that an idle service can be ended.
         directories: the directories of the machine that jobs may mount.
         problem: says what keeps the service from answering, "" if nothing does.
+        logins: returns the ports through which nodes can be entered.
     """
-    here = Here(store, root, files, now, directories, problem)
+    here = Here(store, root, files, now, directories, problem, logins)
     dispatcher = Dispatcher(here, Description.published())
     return App(here, secret, dispatcher, PageSite(here, secret), wake, touch)
 

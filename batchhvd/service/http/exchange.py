@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Protocol
@@ -41,6 +41,9 @@ class FileService(Protocol):
         """Deletes what is kept beside the shares of an account that does not exist any more."""
 
 
+Logins = Callable[[str, Iterable[str]], Mapping[str, int]]
+
+
 @frozen
 class Here:
     """Where the handlers act.
@@ -52,6 +55,7 @@ class Here:
         now: the clock, seconds since 1970.
         directories: the directories of the machine that jobs may mount.
         problem: says what keeps the service from answering, "" if nothing does.
+        logins: returns the ports through which nodes of a cluster can be entered, by the cluster's id and their names.
     """
 
     store: Store
@@ -60,6 +64,7 @@ class Here:
     now: Callable[[], float]
     directories: Sequence[str] = ()
     problem: Callable[[], str] = lambda: ""
+    logins: Logins = lambda cluster, nodes: {}
 
     def check(self) -> None:
         """Refuses a request if something keeps the service from answering.

@@ -196,6 +196,7 @@ class ClusterProperties(TypedDict, total=False):
     """A cluster's ``properties``."""
 
     vmSize: str
+    userAccountSettings: dict[str, str]
     vmPriority: str
     scaleSettings: ScaleSettings
     nodeSetup: NodeSetup
