@@ -22,6 +22,7 @@ from batchhvd.errors import (
     HorovodMissingError,
     JobFailedError,
     NotFoundError,
+    RemoteError,
     ResourceFailedError,
     ServiceError,
     ServiceRetiredError,
@@ -37,8 +38,10 @@ if TYPE_CHECKING:
     from batchhvd.logs.stream import LogStream
     from batchhvd.resources.base import Listing, Resource
     from batchhvd.resources.cluster import Cluster, NodeCounts
+    from batchhvd.resources.distributed import DistributedFunction, distributed
     from batchhvd.resources.experiment import Experiment
     from batchhvd.resources.file_entry import FileEntry
+    from batchhvd.resources.function_future import FunctionFuture
     from batchhvd.resources.group import ResourceGroup
     from batchhvd.resources.job import Job
     from batchhvd.resources.metrics import Metrics
@@ -70,9 +73,11 @@ _LAZY = {
     "ClusterSpec": "spec.cluster",
     "CustomMpi": "spec.job",
     "CustomToolkit": "spec.job",
+    "DistributedFunction": "resources.distributed",
     "Experiment": "resources.experiment",
     "FileEntry": "resources.file_entry",
     "FileShare": "resources.share",
+    "FunctionFuture": "resources.function_future",
     "Horovod": "spec.job",
     "InputDirectory": "spec.job",
     "Job": "resources.job",
@@ -96,6 +101,7 @@ _LAZY = {
     "Volume": "spec.job",
     "Workspace": "resources.workspace",
     "connect": "resources.session",
+    "distributed": "resources.distributed",
     "local": "resources.session",
 }
 
@@ -110,12 +116,14 @@ __all__ = [
     "ConflictError",
     "CustomMpi",
     "CustomToolkit",
+    "DistributedFunction",
     "EngineBusyError",
     "EngineError",
     "EngineMissingError",
     "Experiment",
     "FileEntry",
     "FileShare",
+    "FunctionFuture",
     "Horovod",
     "HorovodBrokenError",
     "HorovodMissingError",
@@ -134,6 +142,7 @@ __all__ = [
     "Plan",
     "Progress",
     "Reason",
+    "RemoteError",
     "Resource",
     "ResourceFailedError",
     "ResourceGroup",
@@ -150,6 +159,7 @@ __all__ = [
     "Workspace",
     "__version__",
     "connect",
+    "distributed",
     "local",
 ]
 

@@ -11,6 +11,7 @@
     ├── WaitTimeoutError        (also TimeoutError) the deadline passed
     ├── ResourceFailedError     a state from which the goal cannot be reached
     │   └── JobFailedError      a job failed or was terminated
+    ├── RemoteError             what a function did on a node, with its traceback there
     ├── SpecError               (also ValueError) job.json, cluster.json or arguments
     ├── EngineError             an engine's command failed, or the engine does not support it
     │   ├── EngineBusyError     it cannot take a task at the moment; the same request may succeed later
@@ -179,6 +180,19 @@ class JobFailedError(ResourceFailedError):
         self.rank = rank
         self.tail = tuple(tail)
         self.files = tuple(files)
+
+
+class RemoteError(BatchHvdError):
+    """What a function did on a node: the cause of the exception that it raised, or an answer that cannot be read.
+
+    Attributes:
+        rank: the rank.
+        traceback: the traceback on the node as text; "" if the function did not raise.
+    """
+
+    def __init__(self, message: str, *, rank: int = 0, traceback: str = "") -> None:
+        super().__init__(message)
+        self.rank, self.traceback = rank, traceback
 
 
 class SpecError(BatchHvdError, ValueError):

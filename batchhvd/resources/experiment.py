@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 from attrs import define, evolve
 
@@ -22,9 +24,12 @@ from batchhvd.wire.facts.documents import Body
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from batchhvd.resources.function_future import FunctionFuture
     from batchhvd.resources.group import ResourceGroup
     from batchhvd.resources.workspace import Workspace
 
+
+V = TypeVar("V")
 
 _TRIES = 5  # to find a number that no other program takes
 
@@ -115,6 +120,58 @@ class Experiment(Resource):
             cluster: where it would run.
         """
         return plan.make(spec, name, Survey(self, cluster))
+
+    def submit(
+        self,
+        function: Callable[..., V],
+        *args: object,
+        nodes: int = 1,
+        cluster: Cluster | None = None,
+        code: str | os.PathLike[str] | None = None,
+        preparation: str = "",
+        name: str | None = None,
+        **arguments: object,
+    ) -> FunctionFuture[V]:
+        """Runs a Python function on some nodes, one rank on each, and returns a future without waiting for it.
+
+        The function and its arguments are pickled with cloudpickle; so are the modules of your program that it uses, if
+        no package has them. What it returns is pickled too. Both travel through the share ``runs`` of the group, which
+        is made if it is missing. A function whose Python or packages have another minor version on the node is refused.
+
+        Args:
+            function: the function; each rank calls it with the same arguments.
+            *args: its arguments.
+            nodes: how many nodes.
+            cluster: where it runs; None for the workspace's cluster ``nodes``, which is made or grows if needed.
+            code: a folder whose modules the function imports. It is uploaded as ``Session.run`` does; its modules
+                are then not pickled.
+            preparation: a shell command line that runs on each node before.
+            name: the job's name (a later run of it gets the next number); None for the experiment's with a number.
+            **arguments: its arguments by name. One called like an argument of this method is given by
+                ``functools.partial``.
+
+        Raises:
+            SpecError: the function cannot be called so, or something in it cannot be pickled.
+        """
+        from batchhvd.resources import function_future
+
+        return function_future.submit(
+            self,
+            function,
+            args,
+            arguments,
+            nodes=nodes,
+            cluster=cluster,
+            code=code,
+            preparation=preparation,
+            name=name,
+        )
+
+    def future(self, name: str) -> FunctionFuture[object]:
+        """Returns the future of a function that was submitted earlier, by its job's name; nothing is sent."""
+        from batchhvd.resources.function_future import FunctionFuture
+
+        return FunctionFuture(self.job(name))
 
     def job(self, name: str) -> Job:
         """Returns a handle to a job without sending a request."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
@@ -18,6 +19,7 @@ from batchhvd.transfer.code import CodeFolder, read_folder
 from batchhvd.transfer.selection import targets
 
 if TYPE_CHECKING:
+    from batchhvd.resources.group import ResourceGroup
     from batchhvd.resources.session import Session
     from batchhvd.resources.share import FileShare
     from batchhvd.resources.workspace import Workspace
@@ -37,21 +39,21 @@ def submit(
 ) -> Job:
     """Submits a script; ``Session.run`` describes the arguments."""
     program, inside = _program(Path(script), Path(code) if code else Path(script).parent)
-    workspace = session.create_group(GROUP).create_workspace(WORKSPACE)
-    cluster = _cluster(workspace, nodes)
-    share = workspace.group.create_storage_account(ACCOUNT).create_share(SHARE)
-    mount = share.mount(SHARE)
-    place = _upload(share, program)
+    place = workspace(session)
+    on = cluster(place, nodes)
+    target = share(place.group)
+    mount = target.mount(SHARE)
+    folder = upload(target, program)
     name = re.sub("[^A-Za-z0-9_-]+", "-", Path(script).stem).strip("-") or "run"
     spec = JobSpec(
         nodes=nodes,
-        task=Horovod(script=mount / place / inside, args=shlex.join(map(str, args))),
+        task=Horovod(script=mount / folder / inside, args=shlex.join(map(str, args))),
         mounts=[mount],
         logs=mount / "logs",
         outputs=[OutputDirectory(RESULT, mount / "logs", "result")],
         preparation=preparation or None,
     )
-    return workspace.create_experiment(name).create_job(None, spec, cluster=cluster)
+    return place.create_experiment(name).create_job(None, spec, cluster=on)
 
 
 def _program(path: Path, folder: Path) -> tuple[CodeFolder, str]:
@@ -68,20 +70,31 @@ def _program(path: Path, folder: Path) -> tuple[CodeFolder, str]:
     return program, inside
 
 
-def _cluster(workspace: Workspace, nodes: int) -> Cluster:
-    """Returns the cluster for all runs, which grows with them."""
-    cluster = workspace.cluster(CLUSTER)
-    if not cluster.exists():
-        return workspace.create_cluster(CLUSTER, vm_size=_VM_SIZE, nodes=nodes)
-    most = cluster.target.maximum if isinstance(cluster.target, AutoScale) else cluster.target
-    return cluster.resize(nodes) if most < nodes else cluster
+def workspace(session: Session) -> Workspace:
+    """Returns the workspace for all runs."""
+    return session.create_group(GROUP).create_workspace(WORKSPACE)
 
 
-def _upload(share: FileShare, program: CodeFolder) -> str:
+def cluster(place: Workspace, nodes: int) -> Cluster:
+    """Returns the workspace's cluster for all runs, which grows with them."""
+    found = place.cluster(CLUSTER)
+    if not found.exists():
+        return place.create_cluster(CLUSTER, vm_size=_VM_SIZE, nodes=nodes)
+    most = found.target.maximum if isinstance(found.target, AutoScale) else found.target
+    return found.resize(nodes) if most < nodes else found
+
+
+def share(group: ResourceGroup) -> FileShare:
+    """Returns the share for all runs of a group; the names of accounts are unique in a service."""
+    own = "" if group.name == GROUP else hashlib.sha256(group.id.lower().encode()).hexdigest()[:10]
+    return group.create_storage_account(f"{ACCOUNT}{own}").create_share(SHARE)
+
+
+def upload(target: FileShare, program: CodeFolder) -> str:
     """Uploads a program into a folder that is named after its content, and returns that folder.
 
     So a run keeps its files while another version is uploaded, and what is there already is not sent again.
     """
     place = f"code/{program.digest}"
-    share._send(targets(program.files, place, case_matters=share._connection.loopback))
+    target._send(targets(program.files, place, case_matters=target._connection.loopback))
     return place

@@ -200,7 +200,7 @@ def test_its_effect_is_the_same_on_each_node_and_in_each_job(world: Live, prepar
 
 
 def test_an_uploaded_script_is_executable(tmp_path: Path) -> None:
-    from batchhvd.service.files.disk.disk import Disk
+    from batchhvd.service.storage.disk.disk import Disk
 
     umask = os.umask(0o022)
     try:

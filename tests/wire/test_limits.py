@@ -24,10 +24,10 @@ import httpx
 import pytest
 
 from batchhvd.service import server, tls
-from batchhvd.service.files.protocol.byte_range import RANGE_BYTES
 from batchhvd.service.http import door, limits
 from batchhvd.service.http.incoming import trust
 from batchhvd.service.process import Sparing
+from batchhvd.service.storage.protocol.byte_range import RANGE_BYTES
 from batchhvd.wire import local_service
 from tests.support.waiting import until
 

@@ -16,7 +16,7 @@ from typing import TypedDict
 
 from batchhvd.errors import EngineError, NotFoundError
 from batchhvd.service.drills.throttle import Throttle
-from batchhvd.service.files.disk.sidecar import Sidecar
+from batchhvd.service.storage.disk.sidecar import Sidecar
 from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Store
 

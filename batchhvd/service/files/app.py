@@ -23,17 +23,17 @@ from attrs import evolve
 from starlette.types import Receive, Scope, Send
 
 from batchhvd.errors import ServiceError
-from batchhvd.service.files.disk import names
-from batchhvd.service.files.disk.disk import Disk
 from batchhvd.service.files.operations.access import policies
 from batchhvd.service.files.operations.service import cors_rules
-from batchhvd.service.files.protocol import cors, sas
-from batchhvd.service.files.protocol.gate import Gate
-from batchhvd.service.files.protocol.refusal import refusal, translate
-from batchhvd.service.files.protocol.request import Request, TakesLong, Target, is_name, read
-from batchhvd.service.files.protocol.response import Response, error_response
 from batchhvd.service.files.route import Action, admit
-from batchhvd.service.files.transport import read_body, send_response
+from batchhvd.service.storage.disk import names
+from batchhvd.service.storage.disk.disk import Disk
+from batchhvd.service.storage.protocol import cors, sas
+from batchhvd.service.storage.protocol.gate import Gate
+from batchhvd.service.storage.protocol.refusal import refusal, translate
+from batchhvd.service.storage.protocol.request import Request, TakesLong, Target, is_name, read
+from batchhvd.service.storage.protocol.response import Response, error_response
+from batchhvd.service.storage.transport import read_body, send_response
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ def tables() -> str:
     """Returns both tables."""
     operations = _table(("Operation", "Request", "Links need", "Snapshots"), _operations())
     known = _table(
-        ("Header", "Operations", "What is done"), ((f"`{name}`", on, done) for name, on, done in headers.rows())
+        ("Header", "Operations", "What is done"), ((f"`{name}`", on, done) for name, on, done in headers.TABLE.rows())
     )
     return f"{operations}\n\n{known}"
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 
 from attrs import evolve, field, frozen
 
-from batchhvd.service.files.disk.disk import Disk
 from batchhvd.service.files.operations import (
     access,
     copy,
@@ -24,11 +23,12 @@ from batchhvd.service.files.operations import (
     snapshot,
 )
 from batchhvd.service.files.protocol import headers
-from batchhvd.service.files.protocol.gate import Gate
-from batchhvd.service.files.protocol.refusal import refusal
-from batchhvd.service.files.protocol.request import Request, Target
-from batchhvd.service.files.protocol.response import Response
-from batchhvd.service.files.protocol.sas import Grant
+from batchhvd.service.storage.disk.disk import Disk
+from batchhvd.service.storage.protocol.gate import Gate
+from batchhvd.service.storage.protocol.refusal import refusal
+from batchhvd.service.storage.protocol.request import Request, Target
+from batchhvd.service.storage.protocol.response import Response
+from batchhvd.service.storage.protocol.sas import Grant
 
 
 @frozen
@@ -64,7 +64,7 @@ class Action:
 
     def check_request(self, request: Request) -> None:
         """Refuses headers that the operation does not take, and a change of a snapshot."""
-        headers.check(self.name, request.headers)
+        headers.TABLE.check(self.name, request.headers)
         if request.target.snapshot and not self.reads:
             raise refusal("ShareSnapshotOperationNotSupported", f"{self.name} is not done to a snapshot.")
 

@@ -17,17 +17,17 @@ from hypothesis import strategies as st
 
 from batchhvd.errors import ServiceError
 from batchhvd.service.files.app import Files
-from batchhvd.service.files.disk import content
-from batchhvd.service.files.disk import names as disk_names
-from batchhvd.service.files.disk.sidecar import Sidecar
-from batchhvd.service.files.disk.tag import etag
 from batchhvd.service.files.operations import smb
-from batchhvd.service.files.protocol import byte_range, listing, xml
-from batchhvd.service.files.protocol import request as request_
-from batchhvd.service.files.protocol.refusal import refusal, translate
-from batchhvd.service.files.protocol.request import Request, Target
 from batchhvd.service.files.route import find
-from batchhvd.service.files.transport import read_body
+from batchhvd.service.storage.disk import content
+from batchhvd.service.storage.disk import names as disk_names
+from batchhvd.service.storage.disk.sidecar import Sidecar
+from batchhvd.service.storage.disk.tag import etag
+from batchhvd.service.storage.protocol import byte_range, listing, xml
+from batchhvd.service.storage.protocol import request as request_
+from batchhvd.service.storage.protocol.refusal import refusal, translate
+from batchhvd.service.storage.protocol.request import Request, Target
+from batchhvd.service.storage.transport import read_body
 from tests.support.waiting import until
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=20)

@@ -24,9 +24,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchhvd.errors import ServiceError
-from batchhvd.service.files.protocol import sas as files_sas
-from batchhvd.service.files.protocol import shared_key as files_sharedkey
-from batchhvd.service.files.protocol.request import Request, Target, read
+from batchhvd.service.storage.protocol import sas as files_sas
+from batchhvd.service.storage.protocol import shared_key as files_sharedkey
+from batchhvd.service.storage.protocol.request import Request, Target, read
 
 KEY = base64.b64encode(b"a key of some length, for tests").decode()
 ACCOUNT = "mystorageaccount"

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from batchhvd.errors import ServiceError
 from batchhvd.service.files.app import Files
-from batchhvd.service.files.disk import content, sectors
-from batchhvd.service.files.disk.sidecar import Sidecar
-from batchhvd.service.files.protocol import crc64, descriptor, permission
+from batchhvd.service.files.protocol import descriptor, permission
+from batchhvd.service.storage.disk import content, sectors
+from batchhvd.service.storage.disk.sidecar import Sidecar
+from batchhvd.service.storage.protocol import crc64
 
 # Both forms of one permission, as Azure gives them back.
 SDDL = (

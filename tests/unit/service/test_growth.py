@@ -15,10 +15,10 @@ import pytest
 from attrs import define, field
 
 from batchhvd.service.files.app import Files
-from batchhvd.service.files.disk import names
 from batchhvd.service.http.exchange import Act
 from batchhvd.service.scheduler.removal import Removal
 from batchhvd.service.scheduler.tick import HURRIED, Scheduler
+from batchhvd.service.storage.disk import names
 from batchhvd.service.store import accounts, records, trash
 from batchhvd.service.store.records import Store
 from tests.support import filled

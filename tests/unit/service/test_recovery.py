@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batchhvd.service import __main__ as service
-from batchhvd.service.files.disk.sidecar import Sidecar
+from batchhvd.service.storage.disk.sidecar import Sidecar
 from batchhvd.service.store import recovery
 from batchhvd.service.store.records import Store
 from tests.support import filled

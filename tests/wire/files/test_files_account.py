@@ -28,9 +28,9 @@ from azure.storage.fileshare import (
 )
 
 from batchhvd.service.files.app import Files
-from batchhvd.service.files.disk.graves import Plot
-from batchhvd.service.files.disk.sidecar import Sidecar
-from batchhvd.service.files.protocol import xml
+from batchhvd.service.storage.disk.graves import Plot
+from batchhvd.service.storage.disk.sidecar import Sidecar
+from batchhvd.service.storage.protocol import xml
 from tests.wire.files.conftest import ACCOUNT, KEYS, OTHER, Service, code
 from tests.wire.files.test_files_escape import everything
 from tests.wire.files.test_files_fuzz import ask

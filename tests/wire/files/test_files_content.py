@@ -14,8 +14,8 @@ import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceModifiedError, ResourceNotFoundError
 from azure.storage.fileshare import ContentSettings, ShareClient
 
-from batchhvd.service.files.disk.disk import Staged
-from batchhvd.service.files.disk.tree import Spot
+from batchhvd.service.storage.disk.disk import Staged
+from batchhvd.service.storage.disk.tree import Spot
 from tests.wire.files.conftest import ACCOUNT, Service, code
 
 MIB = 1 << 20

@@ -19,9 +19,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from batchhvd.errors import ServiceError
-from batchhvd.service.files.disk import tree
-from batchhvd.service.files.protocol.sas import account_text
-from batchhvd.service.files.protocol.shared_key import sign
+from batchhvd.service.storage.disk import tree
+from batchhvd.service.storage.protocol.sas import account_text
+from batchhvd.service.storage.protocol.shared_key import sign
 from tests.wire.files.conftest import ACCOUNT, KEYS, OTHER, Service
 
 SECRET = b"what lies outside of every share"

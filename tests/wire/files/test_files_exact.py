@@ -15,8 +15,8 @@ from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 from azure.storage.fileshare import ContentSettings, ShareClient, ShareSasPermissions, generate_share_sas
 from azure.storage.fileshare import ShareDirectoryClient as Directory
 
-from batchhvd.service.files.disk.sidecar import Sidecar
-from batchhvd.service.files.protocol import crc64
+from batchhvd.service.storage.disk.sidecar import Sidecar
+from batchhvd.service.storage.protocol import crc64
 from tests.wire.files.conftest import ACCOUNT, KEYS, Service, code
 
 THEN = datetime(2001, 2, 3, 4, 5, 6, 789000, tzinfo=timezone.utc)

@@ -17,8 +17,8 @@ from batchhvd.errors import ServiceError
 from batchhvd.service.files.app import Files
 from batchhvd.service.files.protocol.headers import TABLE
 from batchhvd.service.files.protocol.permission import DEFAULT_KEY
-from batchhvd.service.files.protocol.request import Request, Target
 from batchhvd.service.files.route import find
+from batchhvd.service.storage.protocol.request import Request, Target
 from tests.wire.files.conftest import ACCOUNT, KEYS
 from tests.wire.files.test_files_escape import everything
 
@@ -151,7 +151,7 @@ class Chance:
         target = target if path and target.share else Target(ACCOUNT, target.share)
         asked = Request(method, target, "", dict(pair.partition("=")[::2] for pair in query.split("&")), headers)
         try:
-            known = TABLE[find(asked).name]
+            known = TABLE.operations[find(asked).name]
         except ServiceError:
             return sorted(WRONG)
         rest = [name for name in WRONG if name in known or not name.startswith(("x-ms-", "if-"))]

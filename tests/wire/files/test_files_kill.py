@@ -21,7 +21,7 @@ import pytest
 from azure.core.exceptions import AzureError
 from azure.storage.fileshare import ShareClient
 
-from batchhvd.service.files.disk.sidecar import Sidecar
+from batchhvd.service.storage.disk.sidecar import Sidecar
 from tests.wire.files.conftest import ACCOUNT, CLIENT, KEYS
 
 KILLS = int(os.environ.get("BATCHHVD_KILLS", "2"))

@@ -15,7 +15,7 @@ import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
 from azure.storage.fileshare import ShareClient
 
-from batchhvd.service.files.disk import snapshot as taking
+from batchhvd.service.storage.disk import snapshot as taking
 from tests.wire.files.conftest import ACCOUNT, Service, code
 
 MIB = 1 << 20

@@ -6,14 +6,15 @@ import json
 from collections.abc import Mapping
 from xml.etree.ElementTree import Element
 
-from batchhvd.service.files.disk.disk import Disk
 from batchhvd.service.files.operations.properties import written
 from batchhvd.service.files.operations.share import checked, note_share, share_facts
 from batchhvd.service.files.operations.smb import keep, known_key
-from batchhvd.service.files.protocol import descriptor, permission, sas, xml
-from batchhvd.service.files.protocol.refusal import refusal
-from batchhvd.service.files.protocol.request import Request, Target
-from batchhvd.service.files.protocol.response import Response, xml_response
+from batchhvd.service.files.protocol import descriptor, permission
+from batchhvd.service.storage.disk.disk import Disk
+from batchhvd.service.storage.protocol import sas, xml
+from batchhvd.service.storage.protocol.refusal import refusal
+from batchhvd.service.storage.protocol.request import Request, Target
+from batchhvd.service.storage.protocol.response import Response, xml_response
 
 _MOST = 5  # policies of a share, as in Azure
 _FIELDS = {"Start": "start", "Expiry": "expiry", "Permission": "permission"}

@@ -9,21 +9,21 @@ from contextlib import contextmanager
 from email.utils import formatdate
 
 from batchhvd.errors import ServiceError
-from batchhvd.service.files.disk import content, tree
-from batchhvd.service.files.disk.disk import Disk
-from batchhvd.service.files.disk.sidecar import Facts
-from batchhvd.service.files.operations.condition import check_conditions, check_write
 from batchhvd.service.files.operations.file import enter
 from batchhvd.service.files.operations.properties import content as content_headers
 from batchhvd.service.files.operations.properties import written
 from batchhvd.service.files.operations.range import check_may_write
 from batchhvd.service.files.operations.smb import note_smb, written_at
-from batchhvd.service.files.protocol import crc64
-from batchhvd.service.files.protocol.byte_range import RANGE_BYTES, asked, bounds
 from batchhvd.service.files.protocol.permission import DEFAULT_KEY
-from batchhvd.service.files.protocol.refusal import CopySourceError, refusal
-from batchhvd.service.files.protocol.request import Request, Target, md5
-from batchhvd.service.files.protocol.response import Response
+from batchhvd.service.storage.condition import check_conditions, check_write
+from batchhvd.service.storage.disk import content, tree
+from batchhvd.service.storage.disk.disk import Disk
+from batchhvd.service.storage.disk.sidecar import Facts
+from batchhvd.service.storage.protocol import crc64
+from batchhvd.service.storage.protocol.byte_range import RANGE_BYTES, asked, bounds
+from batchhvd.service.storage.protocol.refusal import CopySourceError, refusal
+from batchhvd.service.storage.protocol.request import Request, Target, md5
+from batchhvd.service.storage.protocol.response import Response
 
 
 def copy(disk: Disk, request: Request) -> Response:

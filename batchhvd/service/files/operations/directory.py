@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import stat
 
-from batchhvd.service.files.disk import tree
-from batchhvd.service.files.disk.content import stamp, touch
-from batchhvd.service.files.disk.disk import Disk
-from batchhvd.service.files.disk.sidecar import Facts
 from batchhvd.service.files.operations.properties import described, metadata, read_headers, written
 from batchhvd.service.files.operations.smb import note_smb, said_change, written_at
-from batchhvd.service.files.protocol.refusal import refusal
-from batchhvd.service.files.protocol.request import Request
-from batchhvd.service.files.protocol.response import Response
+from batchhvd.service.storage.disk import tree
+from batchhvd.service.storage.disk.content import stamp, touch
+from batchhvd.service.storage.disk.disk import Disk
+from batchhvd.service.storage.disk.sidecar import Facts
+from batchhvd.service.storage.protocol.refusal import refusal
+from batchhvd.service.storage.protocol.request import Request
+from batchhvd.service.storage.protocol.response import Response
 
 
 def create(disk: Disk, request: Request) -> Response:

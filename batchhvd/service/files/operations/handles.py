@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from batchhvd.service.files.disk import tree
-from batchhvd.service.files.disk.disk import Disk
-from batchhvd.service.files.protocol import xml
-from batchhvd.service.files.protocol.request import Request
-from batchhvd.service.files.protocol.response import Response, xml_response
+from batchhvd.service.storage.disk import tree
+from batchhvd.service.storage.disk.disk import Disk
+from batchhvd.service.storage.protocol import xml
+from batchhvd.service.storage.protocol.request import Request
+from batchhvd.service.storage.protocol.response import Response, xml_response
 
 
 def list_handles(disk: Disk, request: Request) -> Response:

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from email.utils import formatdate
 
-from batchhvd.service.files.disk import tree
-from batchhvd.service.files.disk.disk import Disk
-from batchhvd.service.files.disk.sidecar import Facts, LeaseFacts
-from batchhvd.service.files.disk.tag import etag
-from batchhvd.service.files.protocol.refusal import refusal
-from batchhvd.service.files.protocol.request import Request
-from batchhvd.service.files.protocol.response import Response
+from batchhvd.service.storage.disk import tree
+from batchhvd.service.storage.disk.disk import Disk
+from batchhvd.service.storage.disk.sidecar import Facts, LeaseFacts
+from batchhvd.service.storage.disk.tag import etag
+from batchhvd.service.storage.protocol.refusal import refusal
+from batchhvd.service.storage.protocol.request import Request
+from batchhvd.service.storage.protocol.response import Response
 
 _LEAST, _MOST = 15, 60  # seconds of a lease that is not infinite
 _STATUS = {"acquire": 201, "release": 200, "change": 200, "renew": 200, "break": 202}

@@ -11,21 +11,21 @@ from xml.etree.ElementTree import Element
 from attrs import frozen
 
 from batchhvd.errors import ServiceError
-from batchhvd.service.files.disk import names, tree
-from batchhvd.service.files.disk.disk import Disk
-from batchhvd.service.files.disk.sidecar import Facts, Rows, same_inode, stored
-from batchhvd.service.files.disk.tag import etag, file_id
-from batchhvd.service.files.disk.tree import Spot
 from batchhvd.service.files.operations.lease import lease_words
 from batchhvd.service.files.operations.properties import attributes, http_date, timestamps
 from batchhvd.service.files.operations.restore import Grave, graves
 from batchhvd.service.files.operations.share import QUOTA, TIER, share_facts
 from batchhvd.service.files.operations.snapshot import snapshots_of
-from batchhvd.service.files.protocol import xml
-from batchhvd.service.files.protocol.listing import PAGE, asked, endpoint, included, mark, name_of
 from batchhvd.service.files.protocol.permission import DEFAULT_KEY
-from batchhvd.service.files.protocol.request import Request, Target
-from batchhvd.service.files.protocol.response import Response, xml_response
+from batchhvd.service.storage.disk import names, tree
+from batchhvd.service.storage.disk.disk import Disk
+from batchhvd.service.storage.disk.sidecar import Facts, Rows, same_inode, stored
+from batchhvd.service.storage.disk.tag import etag, file_id
+from batchhvd.service.storage.disk.tree import Spot
+from batchhvd.service.storage.protocol import xml
+from batchhvd.service.storage.protocol.listing import PAGE, asked, endpoint, included, mark, name_of
+from batchhvd.service.storage.protocol.request import Request, Target
+from batchhvd.service.storage.protocol.response import Response, xml_response
 
 _OF_SHARES = ("metadata", "snapshots", "deleted")
 _OF_ENTRIES = ("timestamps", "etag", "attributes", "permissionkey")

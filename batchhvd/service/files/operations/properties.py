@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from email.utils import formatdate
 from functools import lru_cache
 
-from batchhvd.service.files.disk.sidecar import Facts
-from batchhvd.service.files.disk.tag import changed, created, etag, file_id
 from batchhvd.service.files.operations.lease import lease_headers
 from batchhvd.service.files.protocol.permission import DEFAULT_KEY
-from batchhvd.service.files.protocol.refusal import refusal
-from batchhvd.service.files.protocol.request import Request
+from batchhvd.service.storage.disk.sidecar import Facts
+from batchhvd.service.storage.disk.tag import changed, created, etag, file_id
+from batchhvd.service.storage.protocol.refusal import refusal
+from batchhvd.service.storage.protocol.request import Request
 
 # Request header -> the header in which reads show it again.
 _CONTENT = {

@@ -9,19 +9,19 @@ from itertools import islice
 
 from attrs import evolve
 
-from batchhvd.service.files.disk import content, sectors, tree
-from batchhvd.service.files.disk.disk import Disk
-from batchhvd.service.files.disk.sidecar import Facts, Rows, stored
-from batchhvd.service.files.disk.tag import file_id
-from batchhvd.service.files.operations.condition import check_conditions, check_write
 from batchhvd.service.files.operations.lease import check_lease
 from batchhvd.service.files.operations.properties import written
 from batchhvd.service.files.operations.smb import is_read_only, written_at
-from batchhvd.service.files.protocol import xml
-from batchhvd.service.files.protocol.byte_range import RANGE_BYTES, asked, bounds, exact
-from batchhvd.service.files.protocol.refusal import refusal
-from batchhvd.service.files.protocol.request import Request, TakesLong, Target
-from batchhvd.service.files.protocol.response import Response, xml_response
+from batchhvd.service.storage.condition import check_conditions, check_write
+from batchhvd.service.storage.disk import content, sectors, tree
+from batchhvd.service.storage.disk.disk import Disk
+from batchhvd.service.storage.disk.sidecar import Facts, Rows, stored
+from batchhvd.service.storage.disk.tag import file_id
+from batchhvd.service.storage.protocol import xml
+from batchhvd.service.storage.protocol.byte_range import RANGE_BYTES, asked, bounds, exact
+from batchhvd.service.storage.protocol.refusal import refusal
+from batchhvd.service.storage.protocol.request import Request, TakesLong, Target
+from batchhvd.service.storage.protocol.response import Response, xml_response
 
 Found = tuple[str, int, int]
 

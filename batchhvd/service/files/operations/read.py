@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 
-from batchhvd.service.files.disk import tree
-from batchhvd.service.files.disk.disk import Disk
-from batchhvd.service.files.disk.sidecar import Facts
-from batchhvd.service.files.disk.tag import etag
-from batchhvd.service.files.operations.condition import check_conditions
 from batchhvd.service.files.operations.file import names_of
 from batchhvd.service.files.operations.lease import check_lease
 from batchhvd.service.files.operations.properties import opened, overrides, shown, written
-from batchhvd.service.files.protocol import crc64
-from batchhvd.service.files.protocol.byte_range import RANGE_BYTES, asked, bounds
-from batchhvd.service.files.protocol.refusal import refusal
-from batchhvd.service.files.protocol.request import Request, md5
-from batchhvd.service.files.protocol.response import Response, Stretch, error_response
+from batchhvd.service.storage.condition import check_conditions
+from batchhvd.service.storage.disk import tree
+from batchhvd.service.storage.disk.disk import Disk
+from batchhvd.service.storage.disk.sidecar import Facts
+from batchhvd.service.storage.disk.tag import etag
+from batchhvd.service.storage.protocol import crc64
+from batchhvd.service.storage.protocol.byte_range import RANGE_BYTES, asked, bounds
+from batchhvd.service.storage.protocol.refusal import refusal
+from batchhvd.service.storage.protocol.request import Request, md5
+from batchhvd.service.storage.protocol.response import Response, Stretch, error_response
 
 _IN_MEMORY = 1 << 20  # answers up to this size are read before they begin
 _CHECKSUMS = ("x-ms-range-get-content-md5", "x-ms-range-get-content-crc64")

@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import stat
 
-from batchhvd.service.files.disk import tree
-from batchhvd.service.files.disk.content import stamp
-from batchhvd.service.files.disk.disk import Disk
-from batchhvd.service.files.disk.sidecar import Facts
-from batchhvd.service.files.disk.tree import Spot
-from batchhvd.service.files.operations.condition import check_write
 from batchhvd.service.files.operations.file import existing
 from batchhvd.service.files.operations.lease import check_lease
 from batchhvd.service.files.operations.properties import content, described
 from batchhvd.service.files.operations.smb import is_read_only, note_smb, said_change, written_at
-from batchhvd.service.files.protocol.refusal import refusal
-from batchhvd.service.files.protocol.request import Request
-from batchhvd.service.files.protocol.response import Response
+from batchhvd.service.storage.condition import check_write
+from batchhvd.service.storage.disk import tree
+from batchhvd.service.storage.disk.content import stamp
+from batchhvd.service.storage.disk.disk import Disk
+from batchhvd.service.storage.disk.sidecar import Facts
+from batchhvd.service.storage.disk.tree import Spot
+from batchhvd.service.storage.protocol.refusal import refusal
+from batchhvd.service.storage.protocol.request import Request
+from batchhvd.service.storage.protocol.response import Response
 
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 

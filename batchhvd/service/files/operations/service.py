@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from batchhvd.service.files.disk.disk import Disk
-from batchhvd.service.files.protocol import xml
-from batchhvd.service.files.protocol.cors import CorsRule
-from batchhvd.service.files.protocol.refusal import refusal
-from batchhvd.service.files.protocol.request import Request
-from batchhvd.service.files.protocol.response import Response, xml_response
+from batchhvd.service.storage.disk.disk import Disk
+from batchhvd.service.storage.protocol import xml
+from batchhvd.service.storage.protocol.cors import CorsRule
+from batchhvd.service.storage.protocol.refusal import refusal
+from batchhvd.service.storage.protocol.request import Request
+from batchhvd.service.storage.protocol.response import Response, xml_response
 
 _METRICS = ("HourMetrics", "MinuteMetrics")
 _OFF = {"Version": "1.0", "Enabled": "false", "RetentionPolicy": {"Enabled": "false"}}

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import stat
 
-from batchhvd.service.files.disk.content import touch
-from batchhvd.service.files.disk.disk import Disk
-from batchhvd.service.files.disk.room import usage
-from batchhvd.service.files.disk.sidecar import Facts
 from batchhvd.service.files.operations.lease import check_lease, is_locked, lease_headers
 from batchhvd.service.files.operations.properties import http_date, metadata, written
 from batchhvd.service.files.operations.restore import bury
 from batchhvd.service.files.operations.snapshot import snapshot_leases, snapshots_of
-from batchhvd.service.files.protocol import xml
-from batchhvd.service.files.protocol.refusal import refusal
-from batchhvd.service.files.protocol.request import Request, Target
-from batchhvd.service.files.protocol.response import Response, xml_response
+from batchhvd.service.storage.disk.content import touch
+from batchhvd.service.storage.disk.disk import Disk
+from batchhvd.service.storage.disk.room import usage
+from batchhvd.service.storage.disk.sidecar import Facts
+from batchhvd.service.storage.protocol import xml
+from batchhvd.service.storage.protocol.refusal import refusal
+from batchhvd.service.storage.protocol.request import Request, Target
+from batchhvd.service.storage.protocol.response import Response, xml_response
 
 QUOTA = 5120  # GiB, Azure's default
 _MOST_QUOTA = 102400

@@ -7,11 +7,11 @@ import re
 import time
 from datetime import datetime, timezone
 
-from batchhvd.service.files.disk.disk import Disk
-from batchhvd.service.files.disk.sidecar import Facts
 from batchhvd.service.files.protocol import descriptor, permission
-from batchhvd.service.files.protocol.refusal import refusal
-from batchhvd.service.files.protocol.request import Request
+from batchhvd.service.storage.disk.disk import Disk
+from batchhvd.service.storage.disk.sidecar import Facts
+from batchhvd.service.storage.protocol.refusal import refusal
+from batchhvd.service.storage.protocol.request import Request
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _SECOND = 10**9

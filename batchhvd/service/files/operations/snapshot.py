@@ -9,14 +9,14 @@ from datetime import datetime, timezone
 
 from attrs import evolve
 
-from batchhvd.service.files.disk.disk import Disk
-from batchhvd.service.files.disk.sidecar import Facts
-from batchhvd.service.files.disk.snapshot import Before, Taken
-from batchhvd.service.files.disk.tag import frozen
 from batchhvd.service.files.operations.properties import written
-from batchhvd.service.files.protocol.refusal import refusal
-from batchhvd.service.files.protocol.request import Request, Target
-from batchhvd.service.files.protocol.response import Response
+from batchhvd.service.storage.disk.disk import Disk
+from batchhvd.service.storage.disk.sidecar import Facts
+from batchhvd.service.storage.disk.snapshot import Before, Taken
+from batchhvd.service.storage.disk.tag import frozen
+from batchhvd.service.storage.protocol.refusal import refusal
+from batchhvd.service.storage.protocol.request import Request, Target
+from batchhvd.service.storage.protocol.response import Response
 
 _MOST = 200  # snapshots of one share, as in Azure
 _log = logging.getLogger(__name__)

@@ -1,1 +1,1 @@
-"""The protocol of Azure Files: requests, responses, errors, XML, keys and links."""
+"""What only the protocol of Azure Files has: its headers, and the permissions of Windows."""

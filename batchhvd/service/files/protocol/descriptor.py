@@ -11,7 +11,7 @@ import binascii
 import re
 import struct
 
-from batchhvd.service.files.protocol.refusal import refusal
+from batchhvd.service.storage.protocol.refusal import refusal
 
 _HEAD = struct.Struct("<BBHIIII")  # revision, zero, control, offsets of owner, group, audit list, access list
 _ACL = struct.Struct("<BBHHH")  # revision, zero, size, entries, zero

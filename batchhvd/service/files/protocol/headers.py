@@ -5,71 +5,14 @@ A header that is not in it is refused by name: one that an operation does not kn
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from batchhvd.service.storage.protocol.header_rules import CONDITIONS, METADATA, Rule, Table, unsupported
 
-from attrs import field, frozen
-
-from batchhvd.service.files.protocol.refusal import refusal
-
-METADATA = "x-ms-meta-"
-_CONDITIONS = ("if-match", "if-none-match", "if-modified-since", "if-unmodified-since")
-
-
-@frozen
-class Rule:
-    """What is done with a header.
-
-    Attributes:
-        done: in a word or two, as the documentation shows it.
-        values: the only values that are taken, as a pattern; "" for all that the operation can read.
-        unsupported: values that Azure knows and this service does not (501), as a pattern.
-    """
-
-    done: str
-    values: str = field(default="", kw_only=True)
-    unsupported: str = field(default="", kw_only=True)
-
-    def check(self, operation: str, name: str, value: str) -> None:
-        """Refuses a value that is not taken."""
-        if self.unsupported and re.fullmatch(self.unsupported, value, re.IGNORECASE):
-            raise refusal("NotImplemented", f"{operation} does not support {name}: {self.shown(value)}.")
-        if self.values and not re.fullmatch(self.values, value, re.IGNORECASE):
-            raise refusal("InvalidHeaderValue", f"{name} must be {self.words}, not {value[:60]!r}.")
-
-    def shown(self, value: str) -> str:
-        """Returns a value as messages show it, or why none is supported."""
-        return self.done if self.unsupported == _ANY else value[:60]
-
-    @property
-    def words(self) -> str:
-        """The values as readers like them."""
-        return self.values.replace("|", " or ")
-
-    @property
-    def told(self) -> str:
-        """All of it, for the documentation."""
-        if self.unsupported == _ANY:
-            return f"501: {self.done}"
-        parts = [self.done]
-        if self.values:
-            parts.append(f"`{'`, `'.join(self.values.split('|'))}`, else 400")
-        if self.unsupported:
-            parts.append(f"`{'`, `'.join(self.unsupported.split('|'))}` 501")
-        return "; ".join(parts)
-
-
-_ANY = ".*"
 _USED = Rule("used")
 _KEPT = Rule("kept")
 _SWITCH = Rule("used", values="true|false")
 
 
-def _no(why: str) -> Rule:
-    return Rule(why, unsupported=_ANY)
-
-
-_NFS, _PREMIUM = _no("NFS shares"), _no("premium and provisioned shares")
+_NFS, _PREMIUM = unsupported("NFS shares"), unsupported("premium and provisioned shares")
 
 _EVERY: dict[str, Rule] = {
     "x-ms-date": _USED,
@@ -85,7 +28,7 @@ _EVERY: dict[str, Rule] = {
 }
 _META = {METADATA: _KEPT}
 _LEASE = {"x-ms-lease-id": _USED}
-_IF = dict.fromkeys(_CONDITIONS, _USED)
+_IF = dict.fromkeys(CONDITIONS, _USED)
 _CONTENT = dict.fromkeys(
     ("x-ms-content-type", "x-ms-content-encoding", "x-ms-content-language", "x-ms-content-disposition",
      "x-ms-content-md5", "x-ms-cache-control"),
@@ -103,8 +46,8 @@ _SMB: dict[str, Rule] = {
 _POSIX = dict.fromkeys(("x-ms-mode", "x-ms-owner", "x-ms-group"), _NFS)
 _BODY: dict[str, Rule] = {
     "x-ms-content-crc64": Rule("checked"),
-    "x-ms-structured-body": _no("structured bodies; send x-ms-content-crc64 or Content-MD5"),
-    "x-ms-structured-content-length": _no("structured bodies; send x-ms-content-crc64 or Content-MD5"),
+    "x-ms-structured-body": unsupported("structured bodies; send x-ms-content-crc64 or Content-MD5"),
+    "x-ms-structured-content-length": unsupported("structured bodies; send x-ms-content-crc64 or Content-MD5"),
 }
 _SOURCE = {"x-ms-source-allow-trailing-dot": Rule("used: false removes dots at the end of names", values="true|false")}
 _SEMANTICS = {"x-ms-file-property-semantics": Rule("no effect: nothing is inherited", values="new|restore")}
@@ -129,7 +72,7 @@ _TIER: dict[str, Rule] = {
     "x-ms-access-tier": Rule("kept", values="TransactionOptimized|Hot|Cool", unsupported="Premium"),
     "x-ms-root-squash": _NFS,
     "x-ms-enable-snapshot-virtual-directory-access": _NFS,
-    "x-ms-enable-smb-directory-lease": _no("leases of directories over SMB"),
+    "x-ms-enable-smb-directory-lease": unsupported("leases of directories over SMB"),
     **dict.fromkeys(
         ("x-ms-share-paid-bursting-enabled", "x-ms-share-paid-bursting-max-bandwidth-mibps",
          "x-ms-share-paid-bursting-max-iops", "x-ms-share-provisioned-bandwidth-mibps", "x-ms-share-provisioned-iops"),
@@ -138,7 +81,7 @@ _TIER: dict[str, Rule] = {
 }  # fmt: skip
 _RECURSIVE = {"x-ms-recursive": _SWITCH}
 
-TABLE: dict[str, dict[str, Rule]] = {
+_OPERATIONS: dict[str, dict[str, Rule]] = {
     "List Shares": {},
     "Get File Service Properties": {},
     "Set File Service Properties": _BODY,
@@ -204,7 +147,7 @@ TABLE: dict[str, dict[str, Rule]] = {
     },
     "Put Range From URL": {
         "x-ms-copy-source": _USED,
-        "x-ms-copy-source-authorization": _no("OAuth; put a link into x-ms-copy-source"),
+        "x-ms-copy-source-authorization": unsupported("OAuth; put a link into x-ms-copy-source"),
         "x-ms-source-range": _USED,
         "x-ms-range": _USED,
         "x-ms-write": Rule("used", values="update"),
@@ -213,7 +156,7 @@ TABLE: dict[str, dict[str, Rule]] = {
         "x-ms-source-if-match-crc64": Rule("checked"),
         "x-ms-source-if-none-match-crc64": Rule("checked"),
         "x-ms-source-content-md5": Rule("checked"),
-        **dict.fromkeys((f"x-ms-source-{name}" for name in _CONDITIONS), _USED),
+        **dict.fromkeys((f"x-ms-source-{name}" for name in CONDITIONS), _USED),
         **_SOURCE,
         **_LEASE,
         **_IF,
@@ -244,31 +187,5 @@ TABLE: dict[str, dict[str, Rule]] = {
 }
 
 
-def check(operation: str, headers: Mapping[str, str]) -> None:
-    """Refuses a header that the operation does not know, or whose value it does not take."""
-    known = TABLE[operation]
-    for name, value in headers.items():
-        if name.startswith("x-ms-") or name in _CONDITIONS:
-            key = METADATA if name.startswith(METADATA) else name
-            rule = known.get(key) or _EVERY.get(key)
-            if rule is None:
-                raise _unknown(operation, name)
-            rule.check(operation, name, value)
-
-
-def rows() -> Iterator[tuple[str, str, str]]:
-    """Yields header, operations, and what is done with it, as the documentation lists them."""
-    for name, rule in _EVERY.items():
-        yield name, "all", rule.told
-    found: dict[tuple[str, str], list[str]] = {}
-    for operation, rules in TABLE.items():
-        for name, rule in rules.items():
-            found.setdefault((name, rule.told), []).append(operation)
-    for (name, told), operations in sorted(found.items()):
-        yield f"{name}…" if name == METADATA else name, ", ".join(operations), told
-
-
-def _unknown(operation: str, name: str) -> Exception:
-    if name in _CONDITIONS:
-        return refusal("ConditionHeadersNotSupported", f"{operation} takes no {name}.")
-    return refusal("UnsupportedHeader", f"{operation} takes no {name}.")
+TABLE: Table = Table(_EVERY, _OPERATIONS)
+"""What is done with each header of each operation."""

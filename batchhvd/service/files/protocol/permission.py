@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from batchhvd.service.files.protocol.refusal import refusal
+from batchhvd.service.storage.protocol.refusal import refusal
 
 _BYTES = 8192
 # Owner, group, access list, audit list, each at most once and in this order; the lists are flags and entries.

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Mapping
 import anyio
 from starlette.types import Receive, Scope, Send
 
-from batchhvd.service.files.protocol.byte_range import RANGE_BYTES
-from batchhvd.service.files.protocol.refusal import refusal
-from batchhvd.service.files.protocol.response import Response, Stretch
+from batchhvd.service.storage.protocol.byte_range import RANGE_BYTES
+from batchhvd.service.storage.protocol.refusal import refusal
+from batchhvd.service.storage.protocol.response import Response, Stretch
 
 _VERSION = "2022-11-02"  # for clients that name no version; others get their own back
 # Files are other people's words: if a browser shows one, no script in it runs, and its origin is nobody's. The control

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from batchhvd.service.files.protocol import sas, shared_key
-from batchhvd.service.files.protocol.refusal import refusal
-from batchhvd.service.files.protocol.request import Request, Target
-from batchhvd.service.files.protocol.sas import Grant, Policies
-from batchhvd.service.files.protocol.source import read_url
+from batchhvd.service.storage.protocol import sas, shared_key
+from batchhvd.service.storage.protocol.refusal import refusal
+from batchhvd.service.storage.protocol.request import Request, Target
+from batchhvd.service.storage.protocol.sas import Grant, Policies
+from batchhvd.service.storage.protocol.source import read_url
 
 _MAY_READ: Sequence[set[str]] = ({"r"},)
 _MAY_MOVE: Sequence[set[str]] = ({"d"}, {"r", "w"})  # a link may rename if it may delete, or read and write

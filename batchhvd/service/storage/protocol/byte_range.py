@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from batchhvd.service.files.protocol.refusal import refusal
-from batchhvd.service.files.protocol.request import Request
+from batchhvd.service.storage.protocol.refusal import refusal
+from batchhvd.service.storage.protocol.request import Request
 
 RANGE_BYTES = 4 << 20  # that one request writes at most, or checks with an MD5
 _RANGE = re.compile(r"bytes=(?:([0-9]{1,19})-([0-9]{0,19})|-([0-9]{1,19}))")

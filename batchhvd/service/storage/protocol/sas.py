@@ -13,9 +13,9 @@ from urllib.parse import quote
 
 from attrs import evolve, frozen
 
-from batchhvd.service.files.protocol.refusal import refusal
-from batchhvd.service.files.protocol.request import Target
-from batchhvd.service.files.protocol.shared_key import same, sign
+from batchhvd.service.storage.protocol.refusal import refusal
+from batchhvd.service.storage.protocol.request import Target
+from batchhvd.service.storage.protocol.shared_key import same, sign
 
 LETTERS = "rcwdl"
 """The permissions that a link or a policy can give: read, create, write, delete, list."""

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 
-from batchhvd.service.files.disk import content
+from batchhvd.service.storage.disk import content
 
 SECTOR = 512
 _PIECE = 4 << 20  # bytes looked at at a time, whole sectors

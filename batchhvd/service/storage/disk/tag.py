@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from batchhvd.service.files.disk.sidecar import Facts, FrozenFacts
+from batchhvd.service.storage.disk.sidecar import Facts, FrozenFacts
 
 
 def etag(about: os.stat_result, facts: Facts | None = None) -> str:

@@ -7,8 +7,8 @@ import binascii
 import os
 from collections.abc import Mapping, Sequence
 
-from batchhvd.service.files.protocol.refusal import refusal
-from batchhvd.service.files.protocol.request import Request
+from batchhvd.service.storage.protocol.refusal import refusal
+from batchhvd.service.storage.protocol.request import Request
 
 PAGE = 5000  # entries on a page at most, as in Azure
 

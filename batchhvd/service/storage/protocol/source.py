@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from batchhvd.service.files.protocol.refusal import CopySourceError, refusal
-from batchhvd.service.files.protocol.request import FILE_HOST, Request, Target, located, read_query, target_of
+from batchhvd.service.storage.protocol.refusal import CopySourceError, refusal
+from batchhvd.service.storage.protocol.request import FILE_HOST, Request, Target, located, read_query, target_of
 
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 

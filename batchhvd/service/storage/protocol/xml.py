@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote
 from xml.etree.ElementTree import Element, ParseError, SubElement, fromstring, tostring
 
-from batchhvd.service.files.protocol.refusal import refusal
+from batchhvd.service.storage.protocol.refusal import refusal
 
 # What XML 1.0 cannot hold, what its readers would change (line ends), and bytes that were not UTF-8.
 _UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from attrs import define, field, frozen
 
-from batchhvd.service.files.disk import content, tag
-from batchhvd.service.files.disk.sidecar import Facts, Rows, same_inode, stored
+from batchhvd.service.storage.disk import content, tag
+from batchhvd.service.storage.disk.sidecar import Facts, Rows, same_inode, stored
 
 _CLONE = 0x40049409  # FICLONE: both files share their blocks until one of them is written
 _TRIES = 3  # copies of a file that is written while it is copied

@@ -14,8 +14,8 @@ from urllib.parse import unquote, unquote_to_bytes
 from attrs import evolve, field, frozen
 from starlette.types import Scope
 
-from batchhvd.service.files.protocol import crc64
-from batchhvd.service.files.protocol.refusal import refusal
+from batchhvd.service.storage.protocol import crc64
+from batchhvd.service.storage.protocol.refusal import refusal
 from batchhvd.wire.facts.hosts import ACCOUNT_NAME
 
 FILE_HOST = re.compile(rf"({ACCOUNT_NAME})\.file\.")

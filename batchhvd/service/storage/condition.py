@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from email.utils import parsedate_to_datetime
 
-from batchhvd.service.files.disk.sidecar import Facts
-from batchhvd.service.files.disk.tag import etag
-from batchhvd.service.files.protocol.refusal import refusal
-from batchhvd.service.files.protocol.request import Request
+from batchhvd.service.storage.disk.sidecar import Facts
+from batchhvd.service.storage.disk.tag import etag
+from batchhvd.service.storage.protocol.refusal import refusal
+from batchhvd.service.storage.protocol.request import Request
 
 
 def check_conditions(

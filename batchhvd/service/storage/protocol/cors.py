@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import frozen
 
-from batchhvd.service.files.protocol.refusal import refusal
-from batchhvd.service.files.protocol.request import Request
-from batchhvd.service.files.protocol.response import Response
+from batchhvd.service.storage.protocol.refusal import refusal
+from batchhvd.service.storage.protocol.request import Request
+from batchhvd.service.storage.protocol.response import Response
 
 
 @frozen

@@ -23,12 +23,12 @@ from pathlib import Path
 
 from attrs import frozen
 
-from batchhvd.service.files.disk.graves import Plot, settle
-from batchhvd.service.files.disk.room import Room, length
-from batchhvd.service.files.disk.sidecar import Facts, Sidecar
-from batchhvd.service.files.disk.tree import Spot
-from batchhvd.service.files.protocol.refusal import refusal
-from batchhvd.service.files.protocol.request import TakesLong, Target
+from batchhvd.service.storage.disk.graves import Plot, settle
+from batchhvd.service.storage.disk.room import Room, length
+from batchhvd.service.storage.disk.sidecar import Facts, Sidecar
+from batchhvd.service.storage.disk.tree import Spot
+from batchhvd.service.storage.protocol.refusal import refusal
+from batchhvd.service.storage.protocol.request import TakesLong, Target
 
 
 @frozen

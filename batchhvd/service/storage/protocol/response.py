@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from attrs import field, frozen
 
 from batchhvd.errors import ServiceError
-from batchhvd.service.files.protocol.refusal import CopySourceError
-from batchhvd.service.files.protocol.xml import error_document
+from batchhvd.service.storage.protocol.refusal import CopySourceError
+from batchhvd.service.storage.protocol.xml import error_document
 
 XML = "application/xml"
 

@@ -19,7 +19,7 @@ from types import TracebackType
 from attrs import frozen
 
 from batchhvd.errors import ServiceError
-from batchhvd.service.files.protocol.refusal import refusal
+from batchhvd.service.storage.protocol.refusal import refusal
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: opening a named pipe that a job made must not wait for its other end.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from batchhvd.service.files.disk.sidecar import Sidecar
+from batchhvd.service.storage.disk.sidecar import Sidecar
 
 VERSION = re.compile(r"[0-9A-F]{16}")
 """What distinguishes deleted shares of one name."""

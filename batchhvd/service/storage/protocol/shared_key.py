@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 
-from batchhvd.service.files.protocol.refusal import refusal
-from batchhvd.service.files.protocol.request import Request
+from batchhvd.service.storage.protocol.refusal import refusal
+from batchhvd.service.storage.protocol.request import Request
 
 SKEW = 15 * 60  # seconds that a request's clock may differ from ours
 

@@ -1,0 +1,1 @@
+"""The protocol of Azure Storage: requests, responses, errors, XML, keys and links."""
