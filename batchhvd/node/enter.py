@@ -81,7 +81,8 @@ def alone(directory: Path, words: Sequence[str]) -> int:
         words: the program and its arguments.
     """
     os.chdir(directory)
-    return _run(words, dict(os.environ), None)
+    path = f"{os.path.dirname(sys.executable)}:{os.environ.get('PATH', os.defpath)}"  # as jobs have it
+    return _run(words, {**os.environ, "PATH": path}, None)
 
 
 def _run(words: Sequence[str], variables: dict[str, str], runner: int | None) -> int:

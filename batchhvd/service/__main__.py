@@ -120,7 +120,7 @@ class Service:
             str(root / "layers"),
             directories=options.allow_directory,
             programs=str(job_key.programs(root)),
-            equip=Equipper(root, self._desk.ports),
+            equip=job_key.Equipper(root, self._desk.ports) if options.engine == "processes" else None,
         )
         engine = Fleet(options.engine, dict(options.option), root / "engines.json")
         self._scheduler = Scheduler(self._store, root, engine, site=site)

@@ -19,9 +19,8 @@ from pathlib import Path
 import asyncssh
 
 from batchhvd._version import __version__
-from batchhvd.service import process
 from batchhvd.service.http import limits
-from batchhvd.service.login.door import Door, Lobby
+from batchhvd.service.login.door import Lobby, NodeDoor
 from batchhvd.service.login.target import ClosedError, Ground, NodeTarget
 from batchhvd.service.store.records import Store
 
@@ -40,18 +39,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--engine", required=True)
     parser.add_argument("--allow-directory", action="append", default=[])
     options = parser.parse_args(arguments)
-    process.log_to(options.root / "logins" / "server.log")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("asyncssh").setLevel(logging.CRITICAL)  # it writes what clients send
     store = Store(options.root / "state.sqlite")
     with socket.socket(fileno=os.dup(0)) as channel:
         devnull = os.open(os.devnull, os.O_RDONLY)
         os.dup2(devnull, 0)
         ground = Ground(options.root, store, options.engine, options.allow_directory)
-        asyncio.run(Server(ground, channel).run())
+        asyncio.run(LoginServer(ground, channel).run())
     return 0
 
 
-class Server:
+class LoginServer:
     """The server of all ports."""
 
     def __init__(self, ground: Ground, channel: socket.socket) -> None:
@@ -110,7 +109,7 @@ class Server:
         port = int(listener.getsockname()[1])
         return await asyncssh.listen(
             sock=listener,
-            server_factory=lambda: Door(target, self._lobby, port),
+            server_factory=lambda: NodeDoor(target, self._lobby, port),
             server_host_keys=[key],
             server_version=f"batchhvd_{__version__}",
             signature_algs=_SIGNATURES + _OLD_SIGNATURES,

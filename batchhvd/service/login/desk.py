@@ -177,7 +177,9 @@ class LoginDesk:
         own.settimeout(1)  # a server that hangs must not hold up the service
         with other, open(self._root / "logins" / "server.log", "ab") as output:
             words = [sys.executable, "-m", "batchhvd.service.login", str(self._root), *self._arguments]
-            process = subprocess.Popen(words, stdin=other, stdout=output, stderr=output, start_new_session=True)
+            process = subprocess.Popen(
+                words, stdin=other.fileno(), stdout=output, stderr=output, start_new_session=True
+            )
         self._server = process, own
         log.info("the SSH server runs as process %d", process.pid)
         for port in self._ports.values():
@@ -211,4 +213,3 @@ def _remembered(file: Path) -> dict[tuple[str, str], int]:
     with contextlib.suppress(OSError, ValueError, TypeError):
         return {(str(cluster), str(node)): int(port) for cluster, node, port in json.loads(file.read_text())}
     return {}
-

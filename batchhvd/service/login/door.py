@@ -55,8 +55,8 @@ class Lobby:
         last: when the last connection ended.
     """
 
-    strangers: set[Door] = field(factory=set)
-    guests: dict[Door, int] = field(factory=dict)
+    strangers: set[NodeDoor] = field(factory=set)
+    guests: dict[NodeDoor, int] = field(factory=dict)
     brake: Brake = field(factory=Brake)
     turn: dict[str, asyncio.Lock] = field(factory=lambda: collections.defaultdict(asyncio.Lock))
     last: float = field(factory=time.monotonic)
@@ -74,7 +74,7 @@ class Lobby:
                 door.shut()
 
 
-class Door(asyncssh.SSHServer):
+class NodeDoor(asyncssh.SSHServer):
     """One connection.
 
     Args:
@@ -89,12 +89,14 @@ class Door(asyncssh.SSHServer):
         self._user = ""
 
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        """Lets a connection in, unless there are too many."""
         self._connection = conn
         if self._lobby.is_full:
             conn.abort()
         self._lobby.strangers.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Forgets the connection."""
         self._lobby.strangers.discard(self)
         self._lobby.guests.pop(self, None)
         self._lobby.last = time.monotonic()
@@ -106,27 +108,34 @@ class Door(asyncssh.SSHServer):
     # -- who comes in --
 
     def begin_auth(self, username: str) -> bool:
+        """Demands proof of everybody."""
         self._user = username
         return True  # nobody comes in without proof
 
     def auth_completed(self) -> None:
+        """Notes that the client has proved who it is."""
         self._lobby.strangers.discard(self)
         self._lobby.guests[self] = self._port
         log.info("%s was entered by %s", self._target.node, ascii(self._user))
 
     def public_key_auth_supported(self) -> bool:
+        """Keys are taken."""
         return True
 
     def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
+        """Says whether a key opens the node; that the client holds it is checked elsewhere."""
         return self._may_try() and self._asked(lambda: self._target.has_key(username, key.public_data))
 
     def password_auth_supported(self) -> bool:
+        """Passwords are taken if the cluster has one."""
         return self._asked(self._target.takes_passwords)
 
     def kbdint_auth_supported(self) -> bool:
+        """Questions by keyboard are not asked."""
         return False
 
     async def validate_password(self, username: str, password: str) -> bool:
+        """Says whether a password opens the node; after wrong ones it takes longer."""
         self._passwords += 1
         if not self._may_try() or self._passwords > limits.LOGIN_PASSWORDS:
             self.shut()
@@ -156,6 +165,7 @@ class Door(asyncssh.SSHServer):
     # -- what is open inside --
 
     def session_requested(self) -> NodeSession | bool:
+        """Opens a session, unless there are too many."""
         if self._sessions >= limits.LOGIN_SESSIONS:
             return False
         self._sessions += 1
@@ -165,6 +175,7 @@ class Door(asyncssh.SSHServer):
         self._sessions -= 1
 
     def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> bool:
+        """Forwards a port of the node, and nothing beyond it."""
         if not _is_loopback(dest_host):
             raise _prohibited(f"only ports of the node itself are forwarded, not {dest_host}")
         if not self._target.is_here:
@@ -172,6 +183,7 @@ class Door(asyncssh.SSHServer):
         return True
 
     def server_requested(self, listen_host: str, listen_port: int) -> bool:
+        """Opens no port on this machine for a client."""
         return False  # nothing listens on this machine for a client
 
 
@@ -184,5 +196,3 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from attrs import frozen
 
+from batchhvd.service.http.exchange import Logins
 from batchhvd.service.login import host_key
 from batchhvd.service.store import durable
 from batchhvd.service.store.cluster import StoredCluster
 
+_log = logging.getLogger("batchhvd.service.login")
 FOLDER = "ssh"
 PRIVATE_KEY, PUBLIC_KEY = f"{FOLDER}/id_ed25519", f"{FOLDER}/id_ed25519.pub"
 CONFIG = f"{FOLDER}/config"
@@ -76,6 +79,29 @@ def peers(root: Path, cluster: StoredCluster, nodes: Sequence[str], ports: Mappi
     """Returns the nodes of a job, as its ``ssh`` sees them."""
     user = cluster.properties["userAccountSettings"]["adminUserName"]
     return Peers(user, nodes, ports, host_key.public_key(root, cluster.id, cluster.record.number))
+
+
+@frozen
+class Equipper:
+    """Gives the nodes of a job what they need to reach each other.
+
+    Attributes:
+        root: the service's folder.
+        ports: returns the ports of a cluster's nodes.
+    """
+
+    root: Path
+    ports: Logins
+
+    def __call__(self, folder: Path, cluster: StoredCluster, nodes: Sequence[str]) -> None:
+        """Writes it into a job's folder; if it cannot, the log says so, and the job runs without."""
+        ports = self.ports(cluster.id, nodes)
+        if not ports:
+            return
+        try:
+            equip(folder, peers(self.root, cluster, nodes, ports))
+        except (OSError, ImportError, ValueError) as error:
+            _log.warning("the nodes of the job in %s cannot reach each other by ssh: %s", folder, error)
 
 
 def equip(folder: Path, found: Peers) -> None:

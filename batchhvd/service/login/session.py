@@ -47,42 +47,53 @@ class NodeSession(asyncssh.SSHServerSession[bytes]):
         self._task: asyncio.Task[None] | None = None
         self._outputs: dict[int, DataType] = {}
         self._input = -1
-        self._waiting, self._eof = bytearray(), False
+        self._waiting, self._eof, self._is_full = bytearray(), False, False
         self._loop = asyncio.get_running_loop()
 
     # -- what the client asks for --
 
     def connection_made(self, chan: Channel) -> None:
+        """Keeps the channel."""
         self._channel = chan
 
-    def pty_requested(self, term_type: str, term_size: tuple[int, int, int, int], term_modes: Mapping[int, int]) -> bool:
+    def pty_requested(
+        self, term_type: str, term_size: tuple[int, int, int, int], term_modes: Mapping[int, int]
+    ) -> bool:
+        """Notes which terminal the client has."""
         self._terminal, self._size = term_type or "dumb", term_size
         return True
 
     def shell_requested(self) -> bool:
+        """Chooses a shell."""
         self._words = [_shell()] if self._terminal else [_shell(), "-s"]
         return True
 
     def exec_requested(self, command: str) -> bool:
+        """Chooses a shell's command line."""
         self._words = [_shell(), "-c", command]
         return True
 
     def subsystem_requested(self, subsystem: str) -> bool:
+        """Chooses the server of SFTP; there is no other subsystem."""
         self._words = [sys.executable, *_SFTP]
         return subsystem == "sftp"
 
     def session_started(self) -> None:
+        """Starts what was chosen."""
         self._task = self._loop.create_task(self._run())
 
     def terminal_size_changed(self, width: int, height: int, pixwidth: int, pixheight: int) -> None:
+        """Gives the terminal its new size."""
         self._size = width, height, pixwidth, pixheight
         if self._terminal and self._input >= 0:
             _resize(self._input, self._size)
 
     def signal_received(self, signal: str) -> None:
+        """Sends a signal."""
         self._send(getattr(_signals, f"SIG{signal}", None))
 
     def break_received(self, msec: int) -> bool:
+        """Sends an interrupt."""
         self._send(_signals.SIGINT)
         return True
 
@@ -107,9 +118,6 @@ class NodeSession(asyncssh.SSHServerSession[bytes]):
             process = await self._on_terminal(words)
         else:
             process = await self._on_pipes(words)
-        os.set_blocking(self._input, False)
-        for descriptor in self._outputs:
-            os.set_blocking(descriptor, False)
         self.resume_writing()
         self._feed()
         return process
@@ -117,20 +125,26 @@ class NodeSession(asyncssh.SSHServerSession[bytes]):
     async def _on_terminal(self, words: Sequence[str]) -> asyncio.subprocess.Process:
         own, theirs = pty.openpty()
         _resize(own, self._size)
-        self._input, self._outputs = own, {os.dup(own): None}
+        self._own_ends(own, {os.dup(own): None})
         try:
             return await _spawn(words, self._variables(), (theirs, theirs, theirs), _take_terminal)
         finally:
             os.close(theirs)
 
     async def _on_pipes(self, words: Sequence[str]) -> asyncio.subprocess.Process:
-        (stdin, self._input), (out, stdout), (err, stderr) = os.pipe(), os.pipe(), os.pipe()
-        self._outputs = {out: None, err: asyncssh.EXTENDED_DATA_STDERR}
+        (stdin, own), (out, stdout), (err, stderr) = os.pipe(), os.pipe(), os.pipe()
+        self._own_ends(own, {out: None, err: asyncssh.EXTENDED_DATA_STDERR})
         try:
             return await _spawn(words, self._variables(), (stdin, stdout, stderr), None)
         finally:
             for descriptor in (stdin, stdout, stderr):
                 os.close(descriptor)
+
+    def _own_ends(self, input: int, outputs: dict[int, DataType]) -> None:
+        """Keeps this side of what the program is connected to; nothing may ever wait there."""
+        for descriptor in (input, *outputs):
+            os.set_blocking(descriptor, False)
+        self._input, self._outputs = input, outputs
 
     def _variables(self) -> dict[str, str]:
         given = {str(name): str(value) for name, value in self._channel.get_environment().items()}
@@ -143,12 +157,15 @@ class NodeSession(asyncssh.SSHServerSession[bytes]):
     # -- bytes --
 
     def data_received(self, data: bytes, datatype: DataType) -> None:
+        """Hands on what the client sends."""
         self._waiting += data
         self._feed()
-        if len(self._waiting) > _MOST:
+        if len(self._waiting) > _MOST and not self._is_full:
+            self._is_full = True
             self._channel.pause_reading()
 
     def eof_received(self) -> bool:
+        """Ends the program's input."""
         self._eof = True
         self._feed()
         return True  # the other direction stays open
@@ -166,8 +183,10 @@ class NodeSession(asyncssh.SSHServerSession[bytes]):
         except OSError:  # the program does not read any more
             self._waiting.clear()
         self._loop.remove_writer(self._input)
-        self._channel.resume_reading()
-        if self._eof:
+        if self._is_full:  # later, because it delivers what waits there at once
+            self._is_full = False
+            self._loop.call_soon(self._channel.resume_reading)
+        elif self._eof:
             self._end_input()
 
     def _end_input(self) -> None:
@@ -180,10 +199,12 @@ class NodeSession(asyncssh.SSHServerSession[bytes]):
             self._input = -1
 
     def pause_writing(self) -> None:
+        """Reads no more output until the client has taken what there is."""
         for descriptor in self._outputs:
             self._loop.remove_reader(descriptor)
 
     def resume_writing(self) -> None:
+        """Reads output again."""
         for descriptor in self._outputs:
             self._loop.add_reader(descriptor, self._hand_on, descriptor)
 
@@ -209,6 +230,7 @@ class NodeSession(asyncssh.SSHServerSession[bytes]):
     # -- the end --
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Tells the program to hang up, and forces it to soon after."""
         self._send(_signals.SIGHUP)
         if self._process is not None and self._process.returncode is None:
             self._loop.call_later(_PATIENCE, self._send, _signals.SIGTERM)
@@ -255,5 +277,3 @@ def _resize(descriptor: int, size: tuple[int, int, int, int]) -> None:
     width, height, wide, high = size
     with contextlib.suppress(OSError):
         fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, wide, high))
-
-

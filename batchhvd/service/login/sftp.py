@@ -17,7 +17,13 @@ class _Channel:
     """What asyncssh's server wants to know of a channel."""
 
     def get_connection(self) -> None:
-        return None
+        """There is none here."""
+
+
+class _Output(asyncio.StreamWriter):
+    @property
+    def channel(self) -> asyncio.WriteTransport:
+        return self.transport
 
 
 class _Input(asyncio.StreamReader):
@@ -32,10 +38,11 @@ async def serve() -> None:
     loop, reader = asyncio.get_running_loop(), _Input()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sys.stdout)
-    writer = asyncio.StreamWriter(transport, protocol, None, loop)
+    writer = _Output(transport, protocol, None, loop)
     server = asyncssh.SFTPServer(cast("asyncssh.SSHServerChannel[bytes]", _Channel()))
     await run_sftp_server(server, reader, writer, _VERSION)  # type: ignore[arg-type]
-    await writer.drain()
+    while transport.get_write_buffer_size():  # it is closed, but what it has still to write goes on
+        await asyncio.sleep(0.01)
 
 
 if __name__ == "__main__":

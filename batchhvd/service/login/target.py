@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +15,6 @@ from batchhvd.service.login.account import has_password, key_data
 from batchhvd.service.login.job_key import PUBLIC_KEY
 from batchhvd.service.mounts import links
 from batchhvd.service.mounts import model as mounts
-from batchhvd.service.scheduler import task as job_task
 from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import ACTIVE, Store
@@ -120,9 +117,7 @@ class NodeTarget:
         """Returns the same for a node without a job: its own folder with the cluster's mounts, on this machine."""
         cluster, folder = self._found(), host_key.folder(self.ground.root) / "nodes" / self.node
         mounted = mounts.every({}, cluster.properties)
-        found = links.targets(
-            self.ground.store, self.ground.root, mounted, cluster.keys, self.ground.directories
-        )
+        found = links.targets(self.ground.store, self.ground.root, mounted, cluster.keys, self.ground.directories)
         for mount, target in found.items():
             link = folder / "cluster" / mount.path
             link.parent.mkdir(parents=True, exist_ok=True)
@@ -130,8 +125,7 @@ class NodeTarget:
             link.symlink_to(target)
         for name in ("cluster", "temp"):
             (folder / name).mkdir(parents=True, exist_ok=True)
-        path = f"{os.path.dirname(sys.executable)}:{os.environ.get('PATH', os.defpath)}"
-        own = {"PATH": path, CLUSTER_ROOT: str(folder / "cluster"), "AZ_BATCHAI_NODE_NAME": self.node}
+        own = {CLUSTER_ROOT: str(folder / "cluster"), "AZ_BATCHAI_NODE_NAME": self.node}
         return archive.alone(str(folder / "temp"), own)
 
     def _found(self) -> StoredCluster:

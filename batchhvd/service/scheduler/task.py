@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from attrs import field, frozen
@@ -13,6 +13,7 @@ from batchhvd.engines.base import Launch, PreparationPlace, StallAction, Task
 from batchhvd.service.mounts import model as mounts
 from batchhvd.service.mounts.model import MountPoint
 from batchhvd.service.scheduler.layout import TaskLayout
+from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.documents import ClusterProperties, JobProperties, SetupTask, TaskProperties
 from batchhvd.service.store.job import StoredJob
 from batchhvd.wire.facts import vm_sizes
@@ -23,9 +24,11 @@ from batchhvd.wire.facts.times import read_duration
 FOLDERS = {JOB_ROOT: "mounts", CLUSTER_ROOT: "cluster"}
 """Where the mount roots lie in a task's folder."""
 
-_PYTHON = "BATCHHVD_PYTHON_FOLDER"
+_PYTHON, _PROGRAMS = "BATCHHVD_PYTHON_FOLDER", "BATCHHVD_PROGRAMS"
+SSH_CONFIG = "BATCHHVD_SSH_CONFIG"
+"""The variable that names the configuration with which a job's nodes reach each other by ``ssh``."""
 LITERAL = (
-    *(_PYTHON, CLUSTER_ROOT, JOB_ROOT, "AZ_BATCHAI_JOB_NAME", "AZ_BATCHAI_SHARED_JOB_TEMP"),
+    *(_PYTHON, _PROGRAMS, SSH_CONFIG, CLUSTER_ROOT, JOB_ROOT, "AZ_BATCHAI_JOB_NAME", "AZ_BATCHAI_SHARED_JOB_TEMP"),
     *("AZ_BATCHAI_MPI_HOST_FILE", "AZ_BATCHAI_NODE_LIST"),
 )
 """The variables whose values the service writes and no node expands: a path may contain a dollar sign."""
@@ -41,6 +44,9 @@ class Site:
         layers: absolute path of the directory of prepared layers, or "".
         options: the engine's own settings.
         directories: the directories of the machine that jobs may mount.
+        programs: the folder of the programs that jobs find before all others, or "".
+        equip: gives the nodes of a job what they reach each other with, by its folder, its cluster and their names; or
+            None.
     """
 
     python: str
@@ -48,6 +54,8 @@ class Site:
     layers: str = ""
     options: Mapping[str, str] = field(factory=dict)
     directories: Sequence[str] = ()
+    programs: str = ""
+    equip: Callable[[Path, StoredCluster, Sequence[str]], None] | None = None
 
 
 @frozen
@@ -221,7 +229,12 @@ def protect(command: str) -> str:
 def _variables(job: StoredJob, cluster: ClusterProperties, attempt: Attempt, site: Site) -> Iterator[tuple[str, str]]:
     properties = job.properties
     size = vm_sizes.size(cluster["vmSize"])
-    yield from _path(site).items()
+    path = _path(site)
+    if site.programs:  # before PATH, which refers to it
+        yield _PROGRAMS, site.programs
+        yield SSH_CONFIG, str(attempt.folder / "ssh" / "config")
+        path["PATH"] = f"${{{_PROGRAMS}}}:{path['PATH']}"
+    yield from path.items()
     yield "PYTHONUNBUFFERED", "1"
     yield "PYTHONFAULTHANDLER", "1"
     yield CLUSTER_ROOT, str(attempt.folder / FOLDERS[CLUSTER_ROOT])
