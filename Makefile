@@ -5,7 +5,8 @@
 #
 # While you work: make unit (seconds), make lint, make docs, make notebooks; make models trains all kinds of models on two
 # ranks and on one. Seldom: make azure PINS=oldest (the oldest Azure packages that setup.cfg allows), make upstream (Microsoft's tests
-# of its file client), make drills (poison, power cuts, growth: 20 minutes), make release (the wheel, and the tutorial from it).
+# of its clients of files and of Batch AI), make drills (poison, power cuts, growth: 20 minutes), make release (the wheel, and the
+# tutorial from it), make first-hour (all that a stranger does first, from the wheel).
 #
 # Each does its own set-up once, in a .venv of this checkout, and says what it does. PYTHON=python3.12 takes another Python.
 
@@ -30,13 +31,15 @@ PINS ?= newest
 
 PY := $(VENV)/bin/python
 SAY = @printf '\033[1m== %s\033[0m\n'
+# Plain paths instead of a finder hook, which editors cannot follow.
+COMPAT := --config-settings editable_mode=compat
 PIP := PYTHONWARNINGS=ignore $(PY) -m pip install --quiet --disable-pip-version-check --no-warn-script-location
 
-.PHONY: help tutorial test lint unit models docs notebooks azure upstream drills release clean
+.PHONY: help tutorial test lint unit models docs notebooks azure upstream upstream-batchai drills release first-hour clean
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n 's/^# \{0,1\}//; 1,10p' Makefile
+	@sed -n 's/^# \{0,1\}//; 1,11p' Makefile
 
 tutorial: $(VENV)/.runtime $(VENV)/.horovod
 	@$(PY) -m batchhvd tutorial --engine $(ENGINE) --dataset $(DATASET) \
@@ -65,7 +68,7 @@ docs: $(VENV)/.docs
 
 notebooks: $(VENV)/.test $(VENV)/.horovod
 	$(SAY) 'notebooks'
-	@$(PY) -m pytest -m notebooks tests/e2e/test_notebooks.py $(ARGS)
+	@$(if $(WRITE),BATCHHVD_WRITE_NOTEBOOKS=1) $(PY) -m pytest -m notebooks tests/e2e/test_notebooks.py $(ARGS)
 
 azure: .venv-azure-$(PINS)/.done
 	$(SAY) 'the client and the service with the $(PINS) Azure packages'
@@ -74,6 +77,11 @@ azure: .venv-azure-$(PINS)/.done
 upstream: .venv-upstream/.done
 	$(SAY) "Microsoft's tests of azure-storage-file-share against the file service"
 	@.venv-upstream/bin/python -m tests.upstream.run $(ARGS)
+	@$(if $(ARGS),true,$(MAKE) --no-print-directory upstream-batchai)
+
+upstream-batchai: .venv-upstream/.done
+	$(SAY) "What Microsoft's tests of azure-mgmt-batchai and of azure-cli do with Batch AI, told again"
+	@.venv-upstream/bin/python -W ignore -m tests.upstream.batchai $(ARGS)
 
 drills: $(VENV)/.test
 	$(SAY) 'drills: poisoned records, power cuts, growth (20 minutes)'
@@ -82,6 +90,10 @@ drills: $(VENV)/.test
 release: $(VENV)/.runtime
 	$(SAY) 'source archive and wheel, and the tutorial from the wheel'
 	@.ci/release $(PY)
+
+first-hour: $(VENV)/.runtime
+	$(SAY) "a stranger's first hour, from the wheel in a fresh environment (a few minutes)"
+	@$(PY) benchmarks/first_hour.py && $(PY) benchmarks/report.py
 
 clean:
 	rm -rf .venv* build dist site run *.egg-info
@@ -100,20 +112,20 @@ $(VENV)/bin/python:
 
 $(VENV)/.runtime: setup.cfg | $(VENV)/bin/python
 	$(SAY) 'batchhvd with its service and trainer (TensorFlow is 600 MB: a minute or two)'
-	@$(PIP) -e '.[service]'
+	@$(PIP) $(COMPAT) -e '.[service]'
 	@if $(PY) -m pip install --quiet --disable-pip-version-check --dry-run --no-deps 'tensorflow>=2.18' >/dev/null 2>&1; \
-	 then $(PIP) -e '.[trainer]'; \
+	 then $(PIP) $(COMPAT) -e '.[trainer]'; \
 	 else echo 'no TensorFlow wheel for this Python: the trainer is left out, its tests will be skipped'; fi
 	@touch $@
 
 $(VENV)/.test: setup.cfg $(VENV)/.runtime
 	$(SAY) 'test tools'
-	@$(PIP) -e '.[test,notebook]' $(TORCH)
+	@$(PIP) $(COMPAT) -e '.[test,notebook]' $(TORCH)
 	@touch $@
 
 $(VENV)/.docs: setup.cfg $(VENV)/.runtime
 	$(SAY) 'documentation tools'
-	@$(PIP) -e '.[docs]'
+	@$(PIP) $(COMPAT) -e '.[docs]'
 	@touch $@
 
 # The lower bounds of setup.cfg, as exact versions.

@@ -38,19 +38,26 @@ if TYPE_CHECKING:
     from batchhvd.logs.stream import LogStream
     from batchhvd.resources.base import Listing, Resource
     from batchhvd.resources.cluster import Cluster, NodeCounts
+    from batchhvd.resources.container import Container
     from batchhvd.resources.distributed import DistributedFunction, distributed
     from batchhvd.resources.experiment import Experiment
-    from batchhvd.resources.file_entry import FileEntry
     from batchhvd.resources.function_future import FunctionFuture
     from batchhvd.resources.group import ResourceGroup
     from batchhvd.resources.job import Job
-    from batchhvd.resources.metrics import Metrics
     from batchhvd.resources.session import Session, connect, local
     from batchhvd.resources.share import FileShare
     from batchhvd.resources.storage_account import StorageAccount
+    from batchhvd.resources.sweep import Sweep
+    from batchhvd.resources.trial import Trial
+    from batchhvd.resources.values.file_entry import FileEntry
+    from batchhvd.resources.values.metrics import Metrics
     from batchhvd.resources.workspace import Workspace
     from batchhvd.spec.cluster import AutoScale, ClusterSpec
     from batchhvd.spec.job import (
+        Caffe,
+        Caffe2,
+        Chainer,
+        Cntk,
         CustomMpi,
         CustomToolkit,
         Horovod,
@@ -59,6 +66,8 @@ if TYPE_CHECKING:
         Mount,
         OtherToolkit,
         OutputDirectory,
+        PyTorch,
+        TensorFlow,
         Volume,
     )
     from batchhvd.transfer.copy import Transfer
@@ -71,11 +80,18 @@ _LAZY = {
     "Cause": "wire.facts.causes",
     "Cluster": "resources.cluster",
     "ClusterSpec": "spec.cluster",
+    "Caffe": "spec.job",
+    "Caffe2": "spec.job",
+    "Chainer": "spec.job",
+    "Cntk": "spec.job",
+    "PyTorch": "spec.job",
+    "TensorFlow": "spec.job",
     "CustomMpi": "spec.job",
     "CustomToolkit": "spec.job",
     "DistributedFunction": "resources.distributed",
     "Experiment": "resources.experiment",
-    "FileEntry": "resources.file_entry",
+    "FileEntry": "resources.values.file_entry",
+    "Container": "resources.container",
     "FileShare": "resources.share",
     "FunctionFuture": "resources.function_future",
     "Horovod": "spec.job",
@@ -84,7 +100,7 @@ _LAZY = {
     "JobSpec": "spec.job",
     "Listing": "resources.base",
     "LogStream": "logs.stream",
-    "Metrics": "resources.metrics",
+    "Metrics": "resources.values.metrics",
     "Mount": "spec.job",
     "NodeCounts": "resources.cluster",
     "OtherToolkit": "spec.job",
@@ -96,7 +112,9 @@ _LAZY = {
     "ResourceGroup": "resources.group",
     "Session": "resources.session",
     "StorageAccount": "resources.storage_account",
+    "Sweep": "resources.sweep",
     "Transfer": "transfer.copy",
+    "Trial": "resources.trial",
     "Verdict": "advice.explain",
     "Volume": "spec.job",
     "Workspace": "resources.workspace",
@@ -110,10 +128,15 @@ __all__ = [
     "AutoScale",
     "BadRequestError",
     "BatchHvdError",
+    "Caffe",
+    "Caffe2",
     "Cause",
+    "Chainer",
     "Cluster",
     "ClusterSpec",
+    "Cntk",
     "ConflictError",
+    "Container",
     "CustomMpi",
     "CustomToolkit",
     "DistributedFunction",
@@ -141,6 +164,7 @@ __all__ = [
     "OutputDirectory",
     "Plan",
     "Progress",
+    "PyTorch",
     "Reason",
     "RemoteError",
     "Resource",
@@ -151,7 +175,10 @@ __all__ = [
     "Session",
     "SpecError",
     "StorageAccount",
+    "Sweep",
+    "TensorFlow",
     "Transfer",
+    "Trial",
     "UnavailableError",
     "Verdict",
     "Volume",

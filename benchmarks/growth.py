@@ -1,6 +1,7 @@
 """What grows with what a root holds: a service on roots of several sizes, filled directly.
 
     python benchmarks/growth.py [--sizes 1000,10000,100000] [--minutes 5] [--output benchmarks/results/growth.json]
+    python benchmarks/growth.py --soak 60     only memory, for so many minutes: benchmarks/results/growth_soak.json
 
 Each size is a number of finished jobs; a root also has a hundredth as many clusters, twice as many files in one
 directory, and a fifth as many jobs in a group that is deleted while another client reads a job. CPU is the service's.
@@ -30,6 +31,7 @@ from batchhvd.wire.facts.identity import SUBSCRIPTION
 from tests.support import filled
 
 BATCHAI, STORAGE = "?api-version=2018-05-01", "?api-version=2019-06-01"
+RESULTS = Path(__file__).parent / "results"
 GOAL = {
     "start_s": 1.0,
     "get_median_ms": 3.0,
@@ -45,8 +47,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--sizes", default="1000,10000,100000")
     parser.add_argument("--minutes", type=float, default=5, help="how long memory is watched under load")
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "growth.json")
+    parser.add_argument("--soak", type=float, help="only watch memory, for so many minutes")
+    parser.add_argument("--output", type=Path, default=RESULTS / "growth.json")
     options = parser.parse_args()
+    if options.soak:
+        return soak(options.soak)
     sizes = [size(int(text)) for text in options.sizes.split(",")]
     result = {
         "sizes": sizes,
@@ -56,13 +61,27 @@ def main() -> int:
         "load_before": os.getloadavg()[0],
         "python": platform.python_version(),
     }
-    text = json.dumps(result, indent=2)
-    print(text)
-    options.output.parent.mkdir(exist_ok=True)
-    options.output.write_text(text + "\n")
+    write(options.output, result)
     missed = missing(sizes[-1], result["memory"])
     print(f"missed: {', '.join(missed)}" if missed else "all goals are reached", file=sys.stderr)
     return int(bool(missed))
+
+
+def soak(minutes: float) -> int:
+    """Measures memory alone and writes it; returns 1 if the goal is missed."""
+    found = memory(minutes)
+    goal = {"memory_growth": GOAL["memory_growth"]}
+    command = f"python benchmarks/growth.py --soak {minutes:g}"
+    write(RESULTS / "growth_soak.json", {"command": command, "memory": found, "goal": goal, "cores": os.cpu_count()})
+    return int(found["growth"] > goal["memory_growth"])
+
+
+def write(path: Path, result: dict[str, Any]) -> None:
+    """Prints and keeps a result."""
+    text = json.dumps(result, indent=2)
+    print(text)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text + "\n")
 
 
 def missing(found: dict[str, Any], memory: dict[str, Any]) -> list[str]:
@@ -242,14 +261,15 @@ def memory(minutes: float) -> dict[str, Any]:
             early = min(60.0, 12 * minutes)
             load(service, early)
             first = service.memory()
-            load(service, 60 * minutes - early)
+            asked = load(service, 60 * minutes - early)
             last = service.memory()
     growth = round(last / first - 1, 3)
-    return {"minutes": minutes, "MiB early": round(first), "MiB at the end": round(last), "growth": growth}
+    found = {"minutes": minutes, "MiB early": round(first), "MiB at the end": round(last), "growth": growth}
+    return {**found, "requests": asked}
 
 
-def load(service: Service, seconds: float) -> None:
-    """Reads, lists, creates and deletes for some seconds."""
+def load(service: Service, seconds: float) -> int:
+    """Reads, lists, creates and deletes for some seconds, and returns how many requests that were."""
     end, number = time.perf_counter() + seconds, 0
     experiment = filled.experiment("keep")
     while time.perf_counter() < end:
@@ -260,6 +280,7 @@ def load(service: Service, seconds: float) -> None:
         service.ask("GET", "/status.json")
         service.ask("PUT", f"{experiment.rpartition('/')[0]}/e{number % 10}{BATCHAI}")
         service.ask("DELETE", f"{experiment.rpartition('/')[0]}/e{number % 10}{BATCHAI}")
+    return 25 * number
 
 
 if __name__ == "__main__":

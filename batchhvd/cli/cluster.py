@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchhvd.cli.frame.context import CliContext, Command, scope, with_context
+from batchhvd.cli.frame.names import completed
 from batchhvd.cli.frame.printing import shown
 from batchhvd.cli.frame.verb import common
 
@@ -120,7 +121,7 @@ def _key(text: str) -> str:
 
 
 @cluster.command("resize")
-@click.argument("name")
+@click.argument("name", shell_complete=completed("cluster"))
 @scope("group", "workspace")
 @sized
 @click.option("--wait", is_flag=True, help="wait until the nodes have been added or removed")
@@ -145,7 +146,7 @@ def resize(
 
 
 @cluster.command("wait")
-@click.argument("name")
+@click.argument("name", shell_complete=completed("cluster"))
 @scope("group", "workspace")
 @click.option("--timeout", type=click.FloatRange(0), help="seconds (default: a week)")
 @shown
@@ -157,7 +158,7 @@ def wait(context: CliContext, name: str, group: str, workspace: str, timeout: fl
 
 
 @cluster.command("explain")
-@click.argument("name")
+@click.argument("name", shell_complete=completed("cluster"))
 @click.option("--node", help="explain this node only")
 @scope("group", "workspace")
 @shown

@@ -11,6 +11,7 @@ import click
 
 from batchhvd.cli.frame.context import CliContext, Command, scope, with_context
 from batchhvd.cli.frame.failure import end_as
+from batchhvd.cli.frame.names import completed
 from batchhvd.cli.frame.printing import Format, formatted, printed, shown
 from batchhvd.cli.frame.verb import common
 
@@ -42,7 +43,13 @@ def described(command: Command) -> Command:
         help="replaces <AZURE_BATCHAI_STORAGE_ACCOUNT> in the file",
     )(command)
     return click.option(
-        "-c", "--cluster", required=True, envvar="BATCHHVD_CLUSTER", show_envvar=True, help="the cluster to run on"
+        "-c",
+        "--cluster",
+        required=True,
+        envvar="BATCHHVD_CLUSTER",
+        show_envvar=True,
+        help="the cluster to run on",
+        shell_complete=completed("cluster"),
     )(command)
 
 
@@ -51,6 +58,8 @@ def described(command: Command) -> Command:
 @click.option("-n", "--name", help="the job's name (default: the file's without .json, with the next number if taken)")
 @click.option("--rerun", is_flag=True, help="if the job NAME exists, keep it and run this one under the next number")
 @click.option("--replace", is_flag=True, help="if the job NAME exists, delete it first")
+@click.option("--after", multiple=True, metavar="JOB", help="a job that must succeed first (repeatable)")
+@click.option("--after-ended", multiple=True, metavar="JOB", help="a job that must end first (repeatable)")
 @scope(*_HERE)
 @described
 @click.option("--follow", is_flag=True, help="show the log until the job ends, then exit with its exit code")
@@ -69,6 +78,8 @@ def submit(
     follow: bool,
     rerun: bool,
     replace: bool,
+    after: tuple[str, ...],
+    after_ended: tuple[str, ...],
 ) -> Job | None:
     """Submits the job that FILE, a job.json, describes.
 
@@ -83,7 +94,15 @@ def submit(
     on = context.workspace(group, workspace).cluster(cluster)
     wanted = name or Path(file).stem
     with told():
-        made = place.create_job(wanted, spec, cluster=on, rerun=rerun or not (name or replace), replace=replace)
+        made = place.create_job(
+            wanted,
+            spec,
+            cluster=on,
+            rerun=rerun or not (name or replace),
+            replace=replace,
+            after=after,
+            after_ended=after_ended,
+        )
     if made.name != wanted:
         click.secho(f"job {wanted} exists; this run of it is job {made.name}", dim=True, err=True)
     if not follow:
@@ -97,7 +116,7 @@ job.add_command(submit, "create")
 
 
 @job.command("logs")
-@click.argument("name")
+@click.argument("name", shell_complete=completed("job"))
 @scope(*_HERE)
 @click.option("-f", "--file", default="stdout.txt", show_default=True, help="which log file")
 @click.option("--output-directory", default="stdouterr", show_default=True, help="the id of its output directory")
@@ -122,16 +141,25 @@ def logs(
     """Shows a log file of the job NAME while it is written."""
     found = context.experiment(group, workspace, experiment).job(name)
     if follow:
+        _tell_missing(found, file, output_directory)
         follow_log(context, found, file, cursor=cursor, bars=bars, output=output_directory)
         return
     found.refresh()
     match = [one for one in found.files(output_directory) if one.name == file]
     if not match:
-        raise click.UsageError(
-            f"job {name} has not written {file} yet; list its files with `batchhvd job files {name}`"
-        )
+        raise click.UsageError(f"job {name} has not written {file} yet; `batchhvd job files {name}` lists what it has")
     sys.stdout.buffer.write(match[0].read()[cursor:])
     sys.stdout.buffer.flush()
+
+
+def _tell_missing(found: Job, file: str, output: str) -> None:
+    """Says at once that a job which writes its logs already has none of that name, and which files it has."""
+    if found.refresh().started is None or found.ended:  # nothing can be there yet, or the stream says it
+        return
+    names = [one.name for one in found.files(output)]
+    if names and file not in names:
+        text = f"job {found.name} has not written {file} yet, and this waits for it. It has: {', '.join(names)}"
+        click.secho(text, fg="yellow", err=True)
 
 
 def follow_log(
@@ -188,26 +216,8 @@ def _end(found: Job) -> None:
         end_as(found, error)
 
 
-@job.command("wait")
-@click.argument("name")
-@scope(*_HERE)
-@click.option("--until", type=click.Choice(["running", "succeeded", "ended"]), default="succeeded", show_default=True)
-@click.option("--timeout", type=click.FloatRange(0), help="seconds (default: a week)")
-@shown
-@with_context
-def wait(context: CliContext, name: str, until: str, timeout: float | None, **where: str) -> Job:
-    """Waits for the job NAME; ends with its exit code if it failed."""
-    from batchhvd.errors import JobFailedError
-
-    found = context.experiment(**where).job(name)
-    try:
-        return found.wait(until, timeout=timeout, report=context.report())
-    except JobFailedError as error:
-        end_as(found, error)
-
-
 @job.command("metrics")
-@click.argument("name")
+@click.argument("name", shell_complete=completed("job"))
 @scope(*_HERE)
 @formatted
 @with_context
@@ -223,7 +233,7 @@ def metrics(context: CliContext, name: str, form: Format, **where: str) -> None:
 
 
 @job.command("files")
-@click.argument("name")
+@click.argument("name", shell_complete=completed("job"))
 @scope(*_HERE)
 @click.option("--output-directory", default="stdouterr", show_default=True, help="the directory's id")
 @click.option("--folder", default=".", help="a folder in it")
@@ -235,7 +245,7 @@ def files(context: CliContext, name: str, output_directory: str, folder: str, **
 
 
 @job.command("explain")
-@click.argument("name")
+@click.argument("name", shell_complete=completed("job"))
 @scope(*_HERE)
 @shown
 @with_context
@@ -245,7 +255,7 @@ def explain(context: CliContext, name: str, **where: str) -> Verdict:
 
 
 @job.command("export")
-@click.argument("name")
+@click.argument("name", shell_complete=completed("job"))
 @click.argument("file", type=click.Path(dir_okay=False), default="-")
 @scope(*_HERE)
 @with_context
@@ -261,7 +271,7 @@ def export(context: CliContext, name: str, file: str, **where: str) -> None:
 
 
 @job.command("terminate")
-@click.argument("name")
+@click.argument("name", shell_complete=completed("job"))
 @scope(*_HERE)
 @shown
 @with_context

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from batchhvd.cli.frame.context import CliContext, scope, with_context
+from batchhvd.cli.frame.names import completed
 from batchhvd.cli.frame.printing import shown
 from batchhvd.cli.frame.verb import common
 
@@ -34,7 +35,7 @@ def create(context: CliContext, name: str, group: str, account: str) -> FileShar
 
 
 @share.command("mkdir")
-@click.argument("name")
+@click.argument("name", shell_complete=completed("share"))
 @click.argument("path")
 @scope(*_HERE)
 @with_context
@@ -44,7 +45,7 @@ def mkdir(context: CliContext, name: str, path: str, group: str, account: str) -
 
 
 @share.command("files")
-@click.argument("name")
+@click.argument("name", shell_complete=completed("share"))
 @click.argument("folder", default="")
 @scope(*_HERE)
 @click.option("-r", "--recursive", is_flag=True, help="include the folders below")
@@ -56,7 +57,7 @@ def files(context: CliContext, name: str, folder: str, group: str, account: str,
 
 
 @share.command("upload")
-@click.argument("name")
+@click.argument("name", shell_complete=completed("share"))
 @click.argument("source")
 @scope(*_HERE)
 @click.option("--to", default="", help="the folder in the share, or the file's new path")
@@ -75,7 +76,7 @@ def upload(context: CliContext, name: str, source: str, to: str, group: str, acc
 
 
 @share.command("download")
-@click.argument("name")
+@click.argument("name", shell_complete=completed("share"))
 @click.argument("path")
 @scope(*_HERE)
 @click.option("--to", default=".", show_default=True, help="the local folder, or the file's new path")

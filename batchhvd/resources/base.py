@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar, overload
+from weakref import ref
 
 from attrs import NOTHING, define, field, fields, frozen
 
@@ -288,8 +291,28 @@ def _plain(value: object) -> object:
     return str(value) if isinstance(value, str) else value
 
 
+class _Reading(Iterator[R]):
+    """One reading of a listing, which can count what is still to come."""
+
+    def __init__(self, source: Iterator[R]) -> None:
+        self._source, self._ahead = source, deque[R]()
+        self.started = False
+
+    def __next__(self) -> R:
+        self.started = True
+        return self._ahead.popleft() if self._ahead else next(self._source)
+
+    def count(self) -> int:
+        """Returns how many are to come; they are kept until they are asked for."""
+        self._ahead.extend(self._source)
+        return len(self._ahead)
+
+
 class Listing(Generic[R]):
-    """The resources of one kind, read page by page in each iteration; a table in a notebook."""
+    """The resources of one kind, read page by page in each iteration; a table in a notebook.
+
+    ``len()``, ``listing[0]`` and printing read it too: up to the item, or all of it.
+    """
 
     def __init__(
         self,
@@ -305,8 +328,14 @@ class Listing(Generic[R]):
             asking: the context that translates errors.
         """
         self._pages, self._make, self._asking = pages, make, asking
+        self._latest: Callable[[], _Reading[R] | None] = lambda: None
 
     def __iter__(self) -> Iterator[R]:
+        reading = _Reading(self._read())
+        self._latest = ref(reading)
+        return reading
+
+    def _read(self) -> Iterator[R]:
         items = None
         while True:
             with self._asking():
@@ -315,6 +344,28 @@ class Listing(Generic[R]):
             if model is None:
                 return
             yield self._make(wire(model))
+
+    def __len__(self) -> int:
+        latest = self._latest()  # list() asks for the length when it has begun: then both are one reading
+        return sum(1 for _ in self._read()) if latest is None or latest.started else latest.count()
+
+    @overload
+    def __getitem__(self, place: int) -> R: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[R]: ...
+    def __getitem__(self, place: int | slice) -> R | list[R]:
+        """Returns one resource, or some; those from the front are read only as far as needed."""
+        if isinstance(place, slice) or place < 0:
+            return list(self)[place]
+        for found in islice(self, place, place + 1):
+            return found
+        raise IndexError(f"there are fewer than {place + 1}")
+
+    def __bool__(self) -> bool:
+        return next(self._read(), None) is not None
+
+    def __repr__(self) -> str:
+        return repr(list(self))
 
     def _repr_html_(self) -> str:
         from batchhvd.views.notebook import table

@@ -13,7 +13,7 @@ from batchhvd.errors import NotFoundError, ResourceFailedError
 from batchhvd.resources.base import Operations, Resource
 from batchhvd.spec.cluster import AutoScale, ClusterSpec
 from batchhvd.wire.connection import AGAIN
-from batchhvd.wire.facts.states import AllocationState, ProvisioningState, VmPriority
+from batchhvd.wire.facts.states import AllocationState, AllocationWord, ProvisioningState, VmPriority, VmPriorityWord
 from batchhvd.wire.models import Document, wire
 from batchhvd.wire.reasons import Reason, reasons
 from batchhvd.wire.waiting import Report, wait_until
@@ -61,11 +61,11 @@ class Cluster(Resource):
         errors: what the service reports as wrong with it.
     """
 
-    state: str = field(init=False)
+    state: AllocationState | AllocationWord = field(init=False)
     nodes: NodeCounts = field(init=False)
     target: int | AutoScale = field(init=False)
     vm_size: str = field(init=False)
-    priority: str = field(init=False)
+    priority: VmPriority | VmPriorityWord = field(init=False)
     errors: tuple[Reason, ...] = field(init=False)
 
     kind: ClassVar[str] = "cluster"
@@ -182,11 +182,11 @@ class Cluster(Resource):
 
     def _load(self, document: Document) -> Self:
         properties = document.get("properties") or {}
-        self.state = AllocationState.read(str(properties.get("allocationState") or ""))
+        self.state = cast("AllocationState", AllocationState.read(str(properties.get("allocationState") or "")))
         self.nodes = _counts(properties.get("nodeStateCounts") or {})
         self.target = _target(properties.get("scaleSettings") or {})
         self.vm_size = str(properties.get("vmSize") or "").upper()
-        self.priority = VmPriority.read(str(properties.get("vmPriority") or ""))
+        self.priority = cast("VmPriority", VmPriority.read(str(properties.get("vmPriority") or "")))
         self.errors = reasons(properties.get("errors") or ())
         return super()._load(document)
 

@@ -72,7 +72,7 @@ class DistributedFunction(Generic[P, V]):
     def submit(self, *args: P.args, **arguments: P.kwargs) -> FunctionFuture[V]:
         """Starts the function on all ranks and returns a future without waiting for it."""
         name = re.sub("[^A-Za-z0-9_-]+", "-", name_of(self.function)).strip("-") or "function"
-        place = quick_run.workspace(self._session or local()).create_experiment(name)
+        place = quick_run.experiment(self._session or local(), name)
         call = functools.partial(self.function, *args, **arguments)
         return place.submit(call, nodes=self._nodes, code=self._code, preparation=self._preparation)
 

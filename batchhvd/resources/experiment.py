@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
@@ -20,17 +21,23 @@ from batchhvd.resources.storage_account import find_account
 from batchhvd.resources.survey import Survey
 from batchhvd.spec.job import JobSpec
 from batchhvd.wire.facts.documents import Body
+from batchhvd.wire.facts.job_variables import AFTER, EarlierJob
+from batchhvd.wire.facts.job_variables import after as earlier
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from batchhvd.resources.function_future import FunctionFuture
     from batchhvd.resources.group import ResourceGroup
+    from batchhvd.resources.sweep import Sweep
+    from batchhvd.resources.values.comparison import Comparison
     from batchhvd.resources.workspace import Workspace
+    from batchhvd.sweeps import Space, Stopping
 
 
 V = TypeVar("V")
 
+_READERS = 8  # logs that are read at the same time
 _TRIES = 5  # to find a number that no other program takes
 
 
@@ -62,6 +69,8 @@ class Experiment(Resource):
         cluster: Cluster,
         rerun: bool = False,
         replace: bool = False,
+        after: Iterable[Job | str] = (),
+        after_ended: Iterable[Job | str] = (),
         timeout: float = 600.0,
     ) -> Job:
         """Submits a job; it waits in the queue until nodes are free.
@@ -79,16 +88,19 @@ class Experiment(Resource):
             rerun: if a job of this name exists, keep it and run this one under the next number: ``cifar-0002`` after
                 ``cifar``.
             replace: if a job of this name exists, delete it first; its ranks end, the files it wrote stay.
+            after: jobs of this experiment that must succeed first; if one fails, this one fails with its name.
+            after_ended: jobs of this experiment that must end first, however that is.
             timeout: seconds to wait for the service to accept it; ``Job.wait`` waits for the job.
 
         Raises:
             NotFoundError: a storage account that it mounts does not exist.
             ConflictError: a job of this name exists and has ended, or has other content.
             BadRequestError: the service rejected the job; ``target`` names the field.
-            SpecError: both ``rerun`` and ``replace`` are given.
+            SpecError: both ``rerun`` and ``replace`` are given, or a job of another experiment must come first.
         """
         if rerun and replace:
             raise SpecError("a job is either kept or replaced", remedy="give rerun or replace, not both")
+        spec = self._ordered(spec, after, after_ended)
         accounts = {account: find_account(self.group, account) for account in spec._accounts()}
         files = runs.content(spec, accounts)
         body = spec._request(cluster.id, {account: found.read_key() for account, found in accounts.items()})
@@ -180,6 +192,74 @@ class Experiment(Resource):
     def jobs(self) -> Listing[Job]:
         """Lists the experiment's jobs."""
         return children(Job, self)
+
+    def sweep(
+        self,
+        name: str,
+        spec: JobSpec,
+        space: Space,
+        *,
+        cluster: Cluster,
+        at_once: int | None = None,
+        stop: Stopping | None = None,
+    ) -> Sweep:
+        """Makes a sweep: one job for each point of a space. ``run()`` submits the jobs.
+
+        A sweep of this name that has the same definition is returned, and goes on where it was.
+
+        Args:
+            name: its name; its jobs are called ``name_0001`` and so on.
+            spec: the job, with ``{rate}`` where the value of ``rate`` goes.
+            space: the points, such as ``sweeps.grid(rate=[0.1, 0.01])``.
+            cluster: where the jobs run.
+            at_once: how many jobs wait or run at the same time; None for all. The queue starts what fits.
+            stop: the rule by which trials are given up, such as ``sweeps.asha("val_accuracy")``.
+
+        Raises:
+            ConflictError: there is a sweep of this name with another definition.
+            SpecError: the spec has a place that no name of the space stands for, or its logs lie on no share.
+        """
+        from batchhvd.resources import sweep
+        from batchhvd.resources.sweep_record import Definition
+
+        return sweep.make(self, name, Definition(spec, space.points, space.text, cluster.name, at_once, stop))
+
+    def compare(self, *names: str, metric: str = "") -> Comparison:
+        """Returns jobs side by side: what they tried, their metrics, their rate.
+
+        Args:
+            names: the jobs' names; none for all of the experiment.
+            metric: the metric to compare by; "" for the first that there is of val_accuracy, accuracy, val_loss, loss.
+
+        Raises:
+            NotFoundError: there is no job of a name.
+            SpecError: no job has reported the metric.
+        """
+        from batchhvd.resources.values import comparison
+
+        jobs = [Job(self, name).refresh() for name in names] or sorted(self.jobs(), key=lambda job: job.name)
+        with ThreadPoolExecutor(_READERS, "batchhvd compare") as pool:
+            return comparison.compare(list(zip(jobs, pool.map(Job.metrics, jobs), strict=True)), metric)
+
+    def open_sweep(self, name: str) -> Sweep:
+        """Returns a sweep that was made before, perhaps by another process.
+
+        Raises:
+            NotFoundError: no job of this experiment belongs to such a sweep.
+        """
+        from batchhvd.resources import sweep
+
+        return sweep.reopen(self, name)
+
+    def _ordered(self, spec: JobSpec, after: Iterable[Job | str], after_ended: Iterable[Job | str]) -> JobSpec:
+        """Returns a spec with the variable that names the jobs that must come first."""
+        goals = [(job, False) for job in after] + [(job, True) for job in after_ended]
+        for job, _ in goals:
+            if isinstance(job, Job) and job.experiment.id.lower() != self.id.lower():
+                problem = f"job {job.name!r} is in another experiment, {job.experiment.name!r}"
+                raise SpecError(problem, remedy="let it be a job of this one, or wait for it with wait()")
+        named = [EarlierJob(job if isinstance(job, str) else job.name, may_fail) for job, may_fail in goals]
+        return evolve(spec, environment={**spec.environment, AFTER: earlier(named)}) if named else spec
 
     def _create_next(self, name: str, body: Body, timeout: float) -> Job:
         """Creates a run under the next number; another program may take that number at the same moment."""

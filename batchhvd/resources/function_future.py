@@ -13,8 +13,8 @@ from batchhvd.errors import JobFailedError, NotFoundError
 from batchhvd.functions import packing
 from batchhvd.functions.__main__ import OUTPUT, RETURNED
 from batchhvd.resources import quick_run
-from batchhvd.resources.file_entry import FileEntry
 from batchhvd.resources.job import RESULT, Job
+from batchhvd.resources.values.file_entry import FileEntry
 from batchhvd.spec.job import Horovod, JobSpec, OutputDirectory
 from batchhvd.transfer.code import read_folder
 from batchhvd.wire.facts.states import ENDED, JobState
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from batchhvd.resources.share import FileShare
 
 V = TypeVar("V")
-
-OPTIONS = ("nodes", "cluster", "code", "preparation", "name")
-"""What ``Experiment.submit`` takes itself; every other argument is the function's."""
 
 
 class FunctionFuture(Generic[V]):
@@ -152,13 +149,14 @@ def submit(
     name: str | None,
 ) -> FunctionFuture[V]:
     """Submits a function; ``Experiment.submit`` describes the arguments."""
-    packing.check_call(function, args, arguments, OPTIONS)
+    own = {"nodes": nodes != 1, "cluster": cluster, "code": code, "preparation": preparation, "name": name}
+    packing.check_call(function, args, arguments, tuple(own), [option for option, given in own.items() if given])
     packed = packing.pack(function, args, arguments, Path(code) if code else None)
     program = read_folder(Path(code)) if code else None
     workspace = experiment.workspace
     on = cluster or quick_run.cluster(workspace, nodes)
     share = quick_run.share(workspace.group)
-    mount = share.mount(quick_run.SHARE)
+    mount = share.mount(quick_run.MOUNT)
     runner = _send(share, packed)
     words = [mount / f"functions/{packed.digest}", *([mount / quick_run.upload(share, program)] if program else [])]
     spec = JobSpec(

@@ -20,16 +20,18 @@ from batchhvd.logs.stream import LogStream
 from batchhvd.resources import preparation, runs
 from batchhvd.resources.base import Operations, Resource
 from batchhvd.resources.cluster import Cluster
-from batchhvd.resources.file_entry import FileEntry, output_entry
-from batchhvd.resources.job_log import JobLog
-from batchhvd.resources.metrics import Metrics
+from batchhvd.resources.values.file_entry import FileEntry, output_entry
+from batchhvd.resources.values.job_log import JobLog
+from batchhvd.resources.values.metrics import Metrics
 from batchhvd.spec.job import JobSpec
 from batchhvd.transfer.checksum import usable
 from batchhvd.transfer.selection import target_here
 from batchhvd.wire.connection import AGAIN
+from batchhvd.wire.entrance import entrance
+from batchhvd.wire.facts import additions, toolkits
 from batchhvd.wire.facts.documents import Body
 from batchhvd.wire.facts.output import without_notices
-from batchhvd.wire.facts.states import ENDED, JobState, WireWord
+from batchhvd.wire.facts.states import ENDED, GoalWord, JobState, JobStateWord, WireWord
 from batchhvd.wire.models import Document, moment, wire
 from batchhvd.wire.reasons import Reason, reasons
 from batchhvd.wire.waiting import Report, wait_until
@@ -46,7 +48,6 @@ METRICS = "stdout.txt"
 
 LOGS = "stdouterr"
 """The id of the output directory that holds the logs. Source: the published description of listOutputFiles."""
-
 
 RESULT = "RESULT"
 """The id of the output directory that ``Session.run`` gives a job."""
@@ -76,13 +77,14 @@ class Job(Resource):
         errors: why it waits or failed, as the service puts it; and how earlier attempts ended.
     """
 
-    state: str = field(init=False)
+    state: JobState | JobStateWord = field(init=False)
     exit_code: int | None = field(init=False)
     started: datetime | None = field(init=False)
     ended: datetime | None = field(init=False)
     errors: tuple[Reason, ...] = field(init=False)
 
     _prepared: bool = field(default=False, init=False)
+    _phase: str = field(default="", init=False)
 
     kind: ClassVar[str] = "job"
     _plural: ClassVar[str] = "jobs"
@@ -109,7 +111,9 @@ class Job(Resource):
         """What it consists of, without keys and secret values."""
         return JobSpec._from_job(self.document)
 
-    def wait(self, until: str = "succeeded", *, timeout: float | None = None, report: Report | None = None) -> Self:
+    def wait(
+        self, until: GoalWord = "succeeded", *, timeout: float | None = None, report: Report | None = None
+    ) -> Self:
         """Waits until the job runs or has ended; Ctrl-C ends the wait and leaves the job running.
 
         Args:
@@ -141,6 +145,7 @@ class Job(Resource):
         """Returns the job's last known state in a few words; of a job that is being prepared, what with."""
         preparing = "" if self._prepared else preparation.phase(self)
         self._prepared = self._prepared or (self.state != JobState.QUEUED and preparing == "")
+        self._phase = preparing or ""
         if preparing:
             return f"{self.state}, {preparing}"
         return f"{self.state}, {self.errors[0]}" if self.errors and self.state == JobState.QUEUED else self.state
@@ -236,6 +241,22 @@ class Job(Resource):
         """
         return preparation.follow(self, report) if self.spec.preparation else iter(())
 
+    def entrance(self, node: int = 0, *, terminal: bool = False) -> list[str]:
+        """Returns the words before a command line with which it runs in a node, with its ranks' files and variables.
+
+        They are for a program on the service's machine: ``subprocess.run([*job.entrance(), "nvidia-smi"])``.
+
+        Args:
+            node: the node's number, from 0.
+            terminal: whether the command's input and output are a terminal.
+
+        Raises:
+            SpecError: the service is not one of this machine.
+            ConflictError: the job does not run.
+            BadRequestError: the nodes of its engine cannot be entered.
+        """
+        return entrance(self._connection, self.id, node, terminal=terminal, name=self.name)
+
     def metrics(self) -> Metrics:
         """Reads what the training has reported about its epochs so far.
 
@@ -269,7 +290,7 @@ class Job(Resource):
             NotFoundError: the job does not exist.
         """
         self.refresh()
-        task = (self._document.get("properties") or {}).get("horovodSettings") or {}
+        task = toolkits.block_of(self._document.get("properties") or {})
         facts = JobFacts(
             id=self.id,
             name=self.name,
@@ -354,15 +375,26 @@ class Job(Resource):
     def _load(self, document: Document) -> Self:
         properties = document.get("properties") or {}
         execution = properties.get("executionInfo") or {}
-        self.state = JobState.read(str(properties.get("executionState") or ""))
+        self.state = cast("JobState", JobState.read(str(properties.get("executionState") or "")))
         self.exit_code = execution.get("exitCode")
-        self.started = moment(execution.get("startTime"))
+        self.started = moment(execution.get("startTime")) if additions.ran(properties) else None
         self.ended = moment(execution.get("endTime"))
-        self.errors = reasons(execution.get("errors") or ())
+        self.errors = reasons(additions.told_errors(properties))
         return super()._load(document)
 
     def _facts(self) -> dict[str, object]:
-        return {"state": self.state, "exit_code": self.exit_code}
+        return {"state": f"{self.state}, {self._phase}" if self._phase else self.state, "exit_code": self.exit_code}
+
+    def _repr_html_(self) -> str:
+        if self._document and self.state == JobState.RUNNING:
+            self.describe()  # looks whether it is being prepared
+        return super()._repr_html_()
+
+    def _where(self) -> dict[str, object]:
+        return runs.where(self)
+
+    def _details(self) -> dict[str, object]:
+        return runs.details(self)
 
     def _reasons(self) -> list[str]:
         return [str(reason) for reason in self.errors]

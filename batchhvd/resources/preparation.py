@@ -13,8 +13,8 @@ from batchhvd.wire.facts.states import ENDED, JobState
 from batchhvd.wire.waiting import Report, SystemClock
 
 if TYPE_CHECKING:
-    from batchhvd.resources.file_entry import FileEntry
     from batchhvd.resources.job import Job
+    from batchhvd.resources.values.file_entry import FileEntry
 
 _STREAMS = ("stdout-job_prep", "stderr-job_prep")
 _SHOWN = 60  # characters of a command line in one line of text

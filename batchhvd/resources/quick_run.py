@@ -10,21 +10,28 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batchhvd.errors import SpecError
+from batchhvd.errors import NotFoundError, SpecError
 from batchhvd.resources.cluster import Cluster
 from batchhvd.resources.job import RESULT, Job
+from batchhvd.resources.storage_account import find_account
 from batchhvd.spec.cluster import AutoScale
-from batchhvd.spec.job import Horovod, JobSpec, OutputDirectory
+from batchhvd.spec.job import Horovod, JobSpec, OutputDirectory, PyTorch
 from batchhvd.transfer.code import CodeFolder, read_folder
 from batchhvd.transfer.selection import targets
+from batchhvd.wire import configuration
 
 if TYPE_CHECKING:
+    from batchhvd.resources.experiment import Experiment
     from batchhvd.resources.group import ResourceGroup
     from batchhvd.resources.session import Session
     from batchhvd.resources.share import FileShare
     from batchhvd.resources.workspace import Workspace
 
-GROUP, WORKSPACE, CLUSTER, ACCOUNT, SHARE = "batchhvd", "runs", "nodes", "batchhvdruns", "runs"
+ACCOUNT = "batchhvdruns"
+MOUNT = "runs"
+"""Where the share is mounted, whatever its name is."""
+
+_TOOLKITS = {"horovod": Horovod, "pytorch": PyTorch}
 _VM_SIZE = "Standard_D4s_v3"  # only a name to a local service
 
 
@@ -36,24 +43,28 @@ def submit(
     args: Sequence[str],
     code: str | os.PathLike[str] | None,
     preparation: str,
+    toolkit: str,
 ) -> Job:
     """Submits a script; ``Session.run`` describes the arguments."""
+    if toolkit not in _TOOLKITS:
+        allowed = " or ".join(repr(name) for name in _TOOLKITS)
+        raise SpecError(f"the toolkit must be {allowed}, not {toolkit!r}", remedy="describe the job in a JobSpec")
     program, inside = _program(Path(script), Path(code) if code else Path(script).parent)
-    place = workspace(session)
-    on = cluster(place, nodes)
-    target = share(place.group)
-    mount = target.mount(SHARE)
-    folder = upload(target, program)
     name = re.sub("[^A-Za-z0-9_-]+", "-", Path(script).stem).strip("-") or "run"
+    place = experiment(session, name)
+    on = cluster(place.workspace, nodes)
+    target = share(place.group)
+    mount = target.mount(MOUNT)
+    folder = upload(target, program)
     spec = JobSpec(
         nodes=nodes,
-        task=Horovod(script=mount / folder / inside, args=shlex.join(map(str, args))),
+        task=_TOOLKITS[toolkit](script=mount / folder / inside, args=shlex.join(map(str, args))),
         mounts=[mount],
         logs=mount / "logs",
         outputs=[OutputDirectory(RESULT, mount / "logs", "result")],
         preparation=preparation or None,
     )
-    return place.create_experiment(name).create_job(None, spec, cluster=on)
+    return place.create_job(None, spec, cluster=on)
 
 
 def _program(path: Path, folder: Path) -> tuple[CodeFolder, str]:
@@ -70,24 +81,49 @@ def _program(path: Path, folder: Path) -> tuple[CodeFolder, str]:
     return program, inside
 
 
-def workspace(session: Session) -> Workspace:
-    """Returns the workspace for all runs."""
-    return session.create_group(GROUP).create_workspace(WORKSPACE)
+def experiment(session: Session, name: str) -> Experiment:
+    """Returns the experiment for runs of one name, in the group and workspace that the settings name.
+
+    Args:
+        session: the way to the service.
+        name: its name, unless the settings name one.
+    """
+    settings = configuration.read()
+    place = session.create_group(settings.text("group")).create_workspace(settings.text("workspace"))
+    return place.create_experiment(settings.text("experiment") or name)
 
 
 def cluster(place: Workspace, nodes: int) -> Cluster:
-    """Returns the workspace's cluster for all runs, which grows with them."""
-    found = place.cluster(CLUSTER)
+    """Returns the workspace's cluster for all runs. It grows with them; one that the settings name does not.
+
+    Raises:
+        SpecError: the cluster that the settings name has fewer nodes.
+    """
+    settings = configuration.read()
+    found = place.cluster(settings.text("cluster"))
     if not found.exists():
-        return place.create_cluster(CLUSTER, vm_size=_VM_SIZE, nodes=nodes)
+        return place.create_cluster(found.name, vm_size=_VM_SIZE, nodes=nodes)
     most = found.target.maximum if isinstance(found.target, AutoScale) else found.target
+    named = settings.settings.get("cluster")
+    if most < nodes and named:
+        problem = f"cluster {found.name!r} has at most {most} nodes, and the job needs {nodes}"
+        raise SpecError(
+            f"{problem} ({named.source} names the cluster)", remedy=f"resize it, or run on {most} nodes or fewer"
+        )
     return found.resize(nodes) if most < nodes else found
 
 
 def share(group: ResourceGroup) -> FileShare:
     """Returns the share for all runs of a group; the names of accounts are unique in a service."""
-    own = "" if group.name == GROUP else hashlib.sha256(group.id.lower().encode()).hexdigest()[:10]
-    return group.create_storage_account(f"{ACCOUNT}{own}").create_share(SHARE)
+    settings = configuration.read()
+    if named := settings.text("account"):
+        try:
+            return find_account(group, named).create_share(settings.text("share"))
+        except NotFoundError:
+            return group.create_storage_account(named).create_share(settings.text("share"))
+    usual = group.name == configuration.DEFAULTS["group"]
+    own = "" if usual else hashlib.sha256(group.id.lower().encode()).hexdigest()[:10]
+    return group.create_storage_account(f"{ACCOUNT}{own}").create_share(settings.text("share"))
 
 
 def upload(target: FileShare, program: CodeFolder) -> str:

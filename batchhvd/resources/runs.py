@@ -11,17 +11,21 @@ import re
 import shlex
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from attrs import evolve
 
 from batchhvd.advice.plan import locate
 from batchhvd.errors import ConflictError, ServiceError
-from batchhvd.spec.job import Horovod, JobSpec
+from batchhvd.spec.job import JobSpec
+from batchhvd.spec.toolkits import script_of
 from batchhvd.transfer.checksum import known_md5
 from batchhvd.wire.facts.documents import Body, Document
 from batchhvd.wire.facts.job_variables import CONTENT, RUN
 from batchhvd.wire.facts.mount_roots import JOB_ROOT
+from batchhvd.wire.facts.times import took
+from batchhvd.wire.models import moment
 
 if TYPE_CHECKING:
     from batchhvd.resources.job import Job
@@ -47,6 +51,26 @@ def next_name(name: str, taken: Iterable[str]) -> str:
     return f"{base}-{last + 1:04}"
 
 
+def where(job: Job) -> dict[str, object]:
+    """Returns what a listing shows of a job beside its state: on how many nodes of what, since when, and how long."""
+    properties = job.document.get("properties") or {}
+    return {
+        "nodes": properties.get("nodeCount"),
+        "cluster": str((properties.get("cluster") or {}).get("id") or "").rpartition("/")[2],
+        "submitted": moment(properties.get("creationTime")),
+        "took": took(job.started, job.ended or datetime.now(timezone.utc)) if job.started else "",
+    }
+
+
+def details(job: Job) -> dict[str, object]:
+    """Returns what is shown of one job by itself; of a later run, its number."""
+    found, shown = _RUN.fullmatch(job.name), where(job)
+    run = {"run": f"{int(found[2])} of {found[1]}"} if found else {}
+    times = {"started": job.started, "ended": job.ended, "took": shown.pop("took")}
+    place = {"experiment": job.experiment.name, "workspace": job.workspace.name, "group": job.group.name}
+    return {**run, **job._facts(), "why": "; ".join(job._reasons()), **shown, "ranks": job.spec.ranks, **times, **place}
+
+
 def content(spec: JobSpec, accounts: Mapping[str, StorageAccount]) -> dict[str, str]:
     """Returns the checksums of the files on the shares that a job names, by their paths.
 
@@ -56,7 +80,7 @@ def content(spec: JobSpec, accounts: Mapping[str, StorageAccount]) -> dict[str, 
         spec: what the job consists of.
         accounts: the storage accounts that it mounts, by name.
     """
-    script = str(spec.task.script) if isinstance(spec.task, Horovod) else ""
+    script = script_of(spec.task)
     found = {}
     for path in dict.fromkeys(_named(spec)):
         mount, inside = locate(path, spec.mounts)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from batchhvd.errors import ConflictError, ServiceError, SpecError
+from batchhvd.errors import ServiceError, SpecError
 from batchhvd.resources.base import Listing, children
 from batchhvd.resources.group import ResourceGroup
-from batchhvd.wire import local_service
+from batchhvd.wire import configuration, local_service
 from batchhvd.wire.connection import Connection
 from batchhvd.wire.facts.identity import SUBSCRIPTION
+from batchhvd.wire.local_service import LocalService
 from batchhvd.wire.loopback import Token
+from batchhvd.wire.service_options import ServiceOptions
 from batchhvd.wire.waiting import Clock
 
 if TYPE_CHECKING:
@@ -21,9 +23,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from batchhvd.resources.job import Job
-
-_IDLE = 3600  # seconds after which a service ends that has had neither jobs nor requests
-_ENGINE = "processes"
 
 
 class Session:
@@ -77,12 +76,14 @@ class Session:
         args: Sequence[str] = (),
         code: str | os.PathLike[str] | None = None,
         preparation: str = "",
+        toolkit: str = "horovod",
     ) -> Job:
         """Runs a Python script on some nodes, one rank on each, and returns the job without waiting for it.
 
         Makes what is missing: group ``batchhvd``, workspace ``runs``, cluster ``nodes`` (it grows if needed), share
-        ``runs``, and an experiment named after the script. Each call is a run of its own: ``train-0001``,
-        ``train-0002``. What the script writes to ``$AZ_BATCHAI_OUTPUT_RESULT`` is its result: ``job.download()``.
+        ``runs``, and an experiment named after the script; the settings (``batchhvd config``) may name others. Each
+        call is a run of its own: ``train-0001``, ``train-0002``. What a script writes to ``$AZ_BATCHAI_OUTPUT_RESULT``
+        is its result: ``job.download()``.
 
         Args:
             script: the script.
@@ -91,13 +92,40 @@ class Session:
             code: the folder that is uploaded; None for the script's own. ``.gitignore`` and ``.batchhvdignore`` say
                 what is left out; a folder that has not changed is not sent again.
             preparation: a shell command line that runs on each node before.
+            toolkit: ``"horovod"``, or ``"pytorch"`` for ranks that find the variables of ``torchrun``.
 
         Raises:
-            SpecError: there is no such script, or the folder holds more than a program.
+            SpecError: there is no such script or toolkit, or the folder holds more than a program.
         """
         from batchhvd.resources import quick_run
 
-        return quick_run.submit(self, script, nodes=nodes, args=args, code=code, preparation=preparation)
+        return quick_run.submit(
+            self, script, nodes=nodes, args=args, code=code, preparation=preparation, toolkit=toolkit
+        )
+
+    @property
+    def service(self) -> LocalService | None:
+        """The local service (its process, start, engine and version), or None if it does not run or is not local."""
+        return local_service.find(self._connection.root) if self._connection.root else None
+
+    def stop_service(self, *, timeout: float = 15.0) -> bool:
+        """Ends the local service and waits until it is gone; its jobs continue, and the next service finds them.
+
+        Args:
+            timeout: seconds to wait.
+
+        Returns:
+            Whether one ran.
+
+        Raises:
+            SpecError: the session is with another service, which is not this program's to end.
+            WaitTimeoutError: it did not end in time.
+        """
+        if not self._connection.root:
+            problem = f"{self.endpoint} is not a local service that this session knows the folder of"
+            raise SpecError(problem, remedy="end it where it was started")
+        self.close()
+        return local_service.stop(self._connection.root, timeout=timeout, clock=self.clock)
 
     def close(self) -> None:
         """Closes open connections; the service and its jobs continue, and the session can be used again."""
@@ -135,33 +163,58 @@ class Session:
         return f"Session({self.endpoint!r}, subscription={self.subscription!r})"
 
 
-def local(root: str | os.PathLike[str] | None = None, *, engine: str = _ENGINE) -> Session:
+def local(
+    root: str | os.PathLike[str] | None = None,
+    *,
+    engine: str | None = None,
+    engine_options: Mapping[str, str | int | float] | None = None,
+    prepare: str | None = None,
+    allow_directory: Sequence[str | os.PathLike[str]] | None = None,
+    containers: str | None = None,
+    port: int | None = None,
+    idle: float | None = None,
+) -> Session:
     """Starts the service of this machine, or finds the running one.
 
     The service is a separate process: it and its jobs outlive this program. It ends by itself after an hour without
-    jobs and requests.
+    jobs and requests, or when ``Session.stop_service`` is called. What is None comes from the user's and the project's
+    settings (``batchhvd config`` shows them).
 
     Args:
-        root: the folder of its records and shares; None for ``$BATCHHVD_ROOT``, else
+        root: the folder of its records and shares; by default ``$BATCHHVD_ROOT``, else
             ``$XDG_STATE_HOME/batchhvd``, else ``~/.local/state/batchhvd``.
-        engine: what runs the jobs, if the service has to be started.
+        engine: what runs the jobs; by default ``"processes"``.
+        engine_options: the engine's options.
+        prepare: where preparations run: ``"overlay"`` (default), ``"host"`` or ``"skip"``.
+        allow_directory: directories of this machine that jobs may mount.
+        containers: what runs the container images of jobs: ``"podman"``, ``"docker"``, ``"apptainer"``, ``"off"``, or
+            ``"auto"`` (default) for the first one that is installed and runs, if any.
+        port: the service's port; 0 (default) for a free one.
+        idle: seconds without jobs and requests after which it ends, 0 for never.
 
     Raises:
         UnavailableError: it does not start; the message contains the end of its log.
-        ConflictError: a service with another engine runs there.
+        ConflictError: a service with another engine or other options runs there.
+        SpecError: a file of settings is wrong.
     """
-    folder = local_service.resolved_root(root)
+    settings = configuration.read()
+    wanted = ServiceOptions.of(
+        settings,
+        engine=engine,
+        engine_options=engine_options,
+        prepare=prepare,
+        allow_directory=allow_directory,
+        containers=containers,
+        port=port,
+        idle=idle,
+    )
+    folder = local_service.resolved_root(root or cast("str | None", settings.given("root")))
     connection = Connection(local_service.read_endpoint(folder) or "http://127.0.0.1", SUBSCRIPTION, root=folder)
     if not _answers(connection):
-        process = local_service.start(folder, "--engine", engine, "--idle", str(_IDLE))
+        process = local_service.start(folder, *wanted.words())
         local_service.wait_started(process, folder, lambda: _answers(connection))
         return Session(connection)
-    running = local_service.read_about(folder).get("engine")
-    if engine not in (_ENGINE, running):
-        raise ConflictError(
-            f"the local service in {folder} runs jobs with the engine {running!r}, not with {engine!r}. "
-            "End it first, or use another root"
-        )
+    wanted.check(folder, local_service.read_about(folder))
     return Session(connection)
 
 

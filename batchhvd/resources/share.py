@@ -16,7 +16,7 @@ from attrs import define, evolve, field
 
 from batchhvd.errors import ConflictError, NotFoundError
 from batchhvd.resources.base import Parent, Resource
-from batchhvd.resources.file_entry import FileEntry
+from batchhvd.resources.values.file_entry import FileEntry
 from batchhvd.spec.mounts import Mount
 from batchhvd.transfer import copy as transfer
 from batchhvd.transfer.copy import Transfer
@@ -214,6 +214,13 @@ class FileShare(Resource):
     def _read_file(self, path: str) -> Iterator[bytes]:
         with self._asking(f"asked for {path!r}"):
             yield from self._client().get_file_client(path).download_file().chunks()
+
+    def _put(self, path: str, content: bytes) -> None:
+        """Writes a small file, so that the old or the new content is there whole at any moment."""
+        with self._asking(f"given {path!r}"):
+            new = self._client().get_file_client(f"{path}.new")
+            new.upload_file(content)
+            new.rename_file(path, overwrite=True)
 
     def _send(
         self,

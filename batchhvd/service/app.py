@@ -17,11 +17,11 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from batchhvd.errors import AccessDeniedError, BadRequestError, ServiceError
-from batchhvd.service import public
+from batchhvd.service import entrance, public
 from batchhvd.service.arm import storage_accounts
 from batchhvd.service.description.published import Description
 from batchhvd.service.dispatch import Dispatcher
-from batchhvd.service.http import host, outgoing
+from batchhvd.service.http import conditions, host, outgoing
 from batchhvd.service.http.exchange import Act, Answer, FileService, Here, Logins
 from batchhvd.service.http.incoming import Incoming
 from batchhvd.service.http.tokens import Tokens
@@ -29,6 +29,7 @@ from batchhvd.service.page_site import PageSite
 from batchhvd.service.status import page, summary
 from batchhvd.service.store import trouble
 from batchhvd.service.store.records import Store
+from batchhvd.wire.facts.containers import Containers
 
 log = logging.getLogger("batchhvd.service")
 
@@ -46,6 +47,10 @@ def build(
     touch: Callable[[], None] = lambda: None,
     directories: Sequence[str] = (),
     problem: Callable[[], str] = lambda: "",
+    preparation: Callable[[], str] = lambda: "",
+    blobs: tuple[FileService, str] | None = None,
+    containers: Containers = Containers(),  # noqa: B008  # frozen
+    way: entrance.Way = lambda *_: [],
     logins: Logins = lambda cluster, nodes: {},
 ) -> App:
     """Returns the application.
@@ -60,15 +65,19 @@ def build(
         touch: called for each request, so that an idle service can be ended.
         directories: the directories of the machine that jobs may mount.
         problem: says what keeps the service from answering, "" if nothing does.
+        preparation: says where a job's preparation would run.
+        blobs: the blob service, and the URL below which it serves accounts by path.
+        containers: what the service does with container images.
+        way: returns the words that enter a node, as an engine's ``entrance``.
         logins: returns the ports through which nodes can be entered.
     """
-    here = Here(store, root, files, now, directories, problem, logins)
+    here = Here(store, root, files, now, directories, problem, preparation, blobs, containers, logins)
     dispatcher = Dispatcher(here, Description.published())
-    return App(here, secret, dispatcher, PageSite(here, secret), wake, touch)
+    return App(here, secret, dispatcher, PageSite(here, secret), wake, touch, way)
 
 
 class App:
-    """The ASGI application of the control plane; passes requests for files to the file service."""
+    """The ASGI application of the control plane; passes requests for files and blobs on."""
 
     def __init__(
         self,
@@ -78,9 +87,10 @@ class App:
         page: PageSite,
         wake: Callable[[], None],
         touch: Callable[[], None],
+        way: entrance.Way,
     ) -> None:
         self._here, self._secret, self._dispatcher, self._page = here, secret, dispatcher, page
-        self._wake, self._touch = wake, touch
+        self._wake, self._touch, self._way = wake, touch, way
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
@@ -88,6 +98,9 @@ class App:
             return
         self._touch()
         request = Incoming(scope, receive)
+        if self._here.blobs and request.hosts == 1 and _is_for_blobs(request):
+            await self._here.blobs[0](scope, receive, outgoing.named(send, {}))
+            return
         paged = request.hosts == 1 and self._page.serves(request.host)
         if _is_for_files(request):
             await self._here.files(scope, receive, outgoing.named(send, {}))
@@ -133,13 +146,18 @@ class App:
             return await asyncio.to_thread(summary.answer, self._here)
         if request.method == "POST" and request.path == "/status.link":
             return self._page.link(request.host)
+        if request.method == "POST" and request.path == "/job.entrance":
+            return await asyncio.to_thread(entrance.answer, self._here, self._way, await request.body())
         query, body, dry_run = request.query(), await request.body(), request.dry_run()
         act = self._dispatcher.prepare(request, query, body, dry_run=dry_run)
+        conditions.check(request.method, request.headers)
         if dry_run:
             return act()
         if act.in_thread:
-            return await asyncio.to_thread(act)
-        return await self._settle(self._do(act, writes=request.writes))
+            answer = await asyncio.to_thread(act)
+        else:
+            answer = await self._settle(self._do(act, writes=request.writes))
+        return conditions.judge(answer, request.headers)
 
     def _do(self, act: Act, *, writes: bool) -> Answer:
         """Acts; what writes does so in one transaction, so that the scheduler cannot remove a parent meanwhile."""
@@ -168,6 +186,10 @@ def _check_host(request: Incoming) -> None:
     if not host.is_ours(request.host):
         text = f"This service does not answer for the host '{request.host}'."
         raise AccessDeniedError(text, code="HostNotAllowed")
+
+
+def _is_for_blobs(request: Incoming) -> bool:
+    return host.is_ours(request.host) and host.is_for_blobs(request.host)
 
 
 def _is_for_files(request: Incoming) -> bool:

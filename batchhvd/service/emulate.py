@@ -23,7 +23,7 @@ from datetime import datetime
 from pathlib import Path
 
 from attrs import frozen
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from batchhvd.service import server
 from batchhvd.service.files.app import Files
@@ -37,27 +37,25 @@ ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """Its key, which Microsoft has published: it protects nothing."""
 
-_LOCAL = re.compile(rf"{ACCOUNT_NAME}\.file\.localhost(:\d+)?", re.IGNORECASE)
-
 
 @frozen
 class Emulator:
     """The file service as an application that refuses other hosts' names and can tell what it answers.
 
     Attributes:
-        files: the file service.
+        files: the file service, or something in front of it.
         any_host: whether it listens on more than the loopback interface, by names that it cannot know.
         silent: whether requests are not shown.
     """
 
-    files: Files
+    files: ASGIApp
     any_host: bool
     silent: bool
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one HTTP request."""
         name = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
-        if not (self.any_host or hosts.is_ours(name) or _LOCAL.fullmatch(name)):
+        if not (self.any_host or hosts.is_ours(name)):
             await _refuse(send)  # a web page that reaches the loopback by a name of its own
             return
         await self.files(scope, receive, send if self.silent else _told(scope, send))

@@ -63,14 +63,13 @@ def _place(mount: MountPoint, folder: Path) -> Path:
 def _notes(properties: JobProperties, folder: Path) -> Iterator[str]:
     """Yields what the script leaves to the person who runs it."""
     for mount in mounts.every(properties, {}):
-        what = f"the share {mount.share} of the storage account {mount.account}" if mount.account else mount.share
+        kind = "container" if mount.container else "share"
+        what = f"the {kind} {mount.share} of the storage account {mount.account}" if mount.account else mount.share
         where = f"its directory {mount.inside}, " if mount.inside else ""
         if mount.unmanaged:
             what, where = f"the machine's directory {mount.inside}", ""
         yield f"put the files of {what}, {where}or a link to them, at {_place(mount, folder)}"
     volumes = properties.get("mountVolumes", {})
-    if volumes.get("azureBlobFileSystems"):
-        yield "what the job mounts as azureBlobFileSystems"
     for entry in volumes.get("unmanagedFileSystems", ()):
         if mounts.bound(entry["mountCommand"]) is None:
             yield f"what the job mounts with {entry['mountCommand']}"

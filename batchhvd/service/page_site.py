@@ -14,7 +14,7 @@ from starlette.types import Message
 from batchhvd.errors import AccessDeniedError, BadRequestError, NotFoundError
 from batchhvd.service.batchai import output_files
 from batchhvd.service.http import limits
-from batchhvd.service.http.exchange import Answer, Ask, Here
+from batchhvd.service.http.exchange import Answer, Ask, FileService, Here
 from batchhvd.service.http.incoming import Incoming
 from batchhvd.service.http.page_keys import PageKeys
 from batchhvd.service.status import page, summary
@@ -62,15 +62,16 @@ class PageSite:
 
     async def _log(self, request: Incoming) -> Answer:
         """Answers a piece of one log, as plain text, whatever the file's properties say."""
-        account, share, folder = self._place(request)
+        account, share, folder, container = self._place(request)
         query = request.query()
         name, start = query.get("file", ""), query.get("from", "")
         if not name or "/" in name or not (start.isascii() and start.isdigit() and len(start) < 19):
             raise BadRequestError("file must be the name of a log, from a number of bytes.", code="InvalidField")
         path = posixpath.join(folder, name)
-        link = self._here.files.links(account, share, "r", self._here.now() + 60)(path)
+        service = self._here.storage(container=container)
+        link = service.links(account, share, "r", self._here.now() + 60)(path)
         last = int(start) + limits.PAGE_LOG_BYTES - 1
-        status, content = await _read(self._here, f"/{account}/{share}/{quote(path)}", link, f"bytes={start}-{last}")
+        status, content = await _read(service, f"/{account}/{share}/{quote(path)}", link, f"bytes={start}-{last}")
         if status not in (200, 206):
             raise NotFoundError("There is no such piece of a log.", status=status, code="LogNotFound", target="file")
         return Answer(200, content, {"Content-Type": "text/plain; charset=utf-8", "Cache-Control": "no-store"})
@@ -127,14 +128,14 @@ class PageSite:
             raise NotFoundError("There is no such job.", code="ResourceNotFound", target="job")
         return StoredJob.of(record)
 
-    def _place(self, request: Incoming) -> tuple[str, str, str]:
+    def _place(self, request: Incoming) -> tuple[str, str, str, bool]:
         place = output_files.output_directory(self._here, self._job(request), _LOGS)
         if place is None:
             raise NotFoundError("The mount that held this job's logs is gone.", code="ResourceNotFound", target="job")
         return place
 
 
-async def _read(here: Here, path: str, link: str, part: str) -> tuple[int, bytes]:
+async def _read(service: FileService, path: str, link: str, part: str) -> tuple[int, bytes]:
     """Returns the status and the content of a read by the file service: it knows what may be opened."""
     status, content = 500, b""
 
@@ -151,5 +152,5 @@ async def _read(here: Here, path: str, link: str, part: str) -> tuple[int, bytes
 
     headers = [(b"host", b"127.0.0.1"), (b"x-ms-range", part.encode())]
     scope = {"type": "http", "method": "GET", "scheme": "http", "headers": headers, "client": ("127.0.0.1", 0)}
-    await here.files({**scope, "raw_path": path.encode(), "query_string": link.encode()}, receive, send)
+    await service({**scope, "raw_path": path.encode(), "query_string": link.encode()}, receive, send)
     return status, content

@@ -11,7 +11,7 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from batchhvd._version import __version__
@@ -67,7 +67,7 @@ def _taken(file: int) -> bool:
 
 def forget(root: Path) -> None:
     """Removes the files by which clients find the service."""
-    for name in ("endpoint", "endpoint-tls", "proxy"):
+    for name in ("endpoint", "endpoint-blobs", "endpoint-tls", "proxy"):
         (root / name).unlink(missing_ok=True)
 
 
@@ -118,7 +118,7 @@ def _read(path: Path) -> str:
     return found.decode("ascii")
 
 
-def announce(root: Path, endpoint: str, engine: str, started: float) -> None:
+def announce(root: Path, endpoint: str, engine: str, started: float, options: Mapping[str, object]) -> None:
     """Writes the files by which clients find the service; the endpoint last, because it means ready.
 
     Args:
@@ -126,6 +126,7 @@ def announce(root: Path, endpoint: str, engine: str, started: float) -> None:
         endpoint: its URL.
         engine: what runs its jobs.
         started: when it started, before it looked at any job, in seconds since 1970.
+        options: what else it was started with.
     """
     about = {
         "pid": os.getpid(),
@@ -133,6 +134,7 @@ def announce(root: Path, endpoint: str, engine: str, started: float) -> None:
         "started": text_of(started),
         "version": __version__,
         "engine": engine,
+        "options": dict(options),
     }
     durable.replace(root / "service.json", json.dumps(about) + "\n")
     durable.replace(root / "endpoint", endpoint + "\n")

@@ -22,9 +22,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from batchhvd.service.http import limits
 from batchhvd.service.http.host import is_public
 from batchhvd.service.store import durable
-from batchhvd.wire.facts.hosts import FILE_DOMAIN, LOGIN_HOSTS, MANAGEMENT_HOSTS
+from batchhvd.wire.facts.hosts import BLOB_DOMAIN, FILE_DOMAIN, LOGIN_HOSTS, MANAGEMENT_HOSTS
 
-NAMES = ("localhost", *MANAGEMENT_HOSTS, *LOGIN_HOSTS, f"*.{FILE_DOMAIN}")
+NAMES = ("localhost", *MANAGEMENT_HOSTS, *LOGIN_HOSTS, f"*.{FILE_DOMAIN}", f"*.{BLOB_DOMAIN}")
 _LIFETIME = timedelta(days=30)
 _MARGIN = timedelta(days=1)
 
@@ -62,9 +62,11 @@ def _good(found: Identity) -> bool:
         )
         key = serialization.load_pem_private_key(found.key.read_bytes(), password=None)
         certificate.verify_directly_issued_by(authority)
-    except (OSError, ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+    except (OSError, ValueError, TypeError, x509.ExtensionNotFound, InvalidSignature, UnsupportedAlgorithm):
         return False  # missing or damaged; or a kill or a power cut came between two of them
-    fits = key.public_key() == certificate.public_key()
+    named = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    of_now = set(named.get_values_for_type(x509.DNSName)) == set(NAMES)  # an earlier version knew fewer names
+    fits = key.public_key() == certificate.public_key() and of_now
     return fits and certificate.not_valid_after_utc > datetime.now(timezone.utc) + _MARGIN
 
 

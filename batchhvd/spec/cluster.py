@@ -21,7 +21,7 @@ from batchhvd.spec.document import (
 )
 from batchhvd.spec.json_source import JsonSource
 from batchhvd.wire.facts.documents import Body, Document
-from batchhvd.wire.facts.states import VmPriority
+from batchhvd.wire.facts.states import VmPriority, VmPriorityWord
 
 _KIND = "ClusterBaseProperties"
 PRIORITIES = tuple(VmPriority)
@@ -89,7 +89,7 @@ class ClusterSpec:
 
     vm_size: str
     nodes: int | AutoScale = 0
-    priority: str = "dedicated"
+    priority: VmPriority | VmPriorityWord = "dedicated"
     user: str | None = None
     ssh_key: str | None = None
     password: str | None = field(default=None, repr=False)

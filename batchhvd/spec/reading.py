@@ -23,9 +23,11 @@ from batchhvd.wire.facts.times import read_duration
 _SHOWN = frozenset(
     {
         "creationTime",
+        "batchhvd",
         "executionInfo",
         "executionState",
         "executionStateTransitionTime",
+        "experimentName",
         "jobOutputDirectoryPathSegment",
         "provisioningState",
         "provisioningStateTransitionTime",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from types import ModuleType
 
@@ -49,6 +49,15 @@ def prepare(environ: MutableMapping[str, str] | None = None, cores: int | None =
         environ.setdefault(name, value)
     _pin(environ)
     return environ["KERAS_BACKEND"]
+
+
+def as_shown(path: Path, environ: Mapping[str, str] | None = None) -> Path:
+    """Returns a path as people find it again: in a job, below the shares that it mounts (``myshare/…``).
+
+    The folder that the shares are mounted in ends with the job.
+    """
+    root = (os.environ if environ is None else environ).get("AZ_BATCHAI_JOB_MOUNT_ROOT")
+    return path.relative_to(root) if root and path.is_relative_to(root) else path
 
 
 def _pin(environ: MutableMapping[str, str]) -> None:

@@ -18,6 +18,7 @@ import attrs
 from batchhvd.errors import SpecError
 from batchhvd.trainer.combination import combination, require_divisible
 from batchhvd.trainer.feed import feed, share, share_batches
+from batchhvd.trainer.schedule import NONE, Scaling, rate_text, scaled_rates, scaling
 from batchhvd.trainer.shard import Augment
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from batchhvd.trainer.feed import Array, Batches, Feed, Nested, Samples
     from batchhvd.trainer.hvd.binding import Op
+    from batchhvd.trainer.schedule import ScaleRate
     from batchhvd.trainer.stopwatch import Stopwatch
     from batchhvd.trainer.torch_cuda import RecordedStep
 
@@ -71,6 +73,7 @@ def fit(
     shuffle: bool = True,
     class_weight: Mapping[int, float] | None = None,
     whole: bool = False,
+    scale_rate: ScaleRate | None = None,
     initial_epoch: int = 0,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     compiled: bool = False,
@@ -98,6 +101,8 @@ def fit(
         shuffle: False takes arrays in their order.
         class_weight: the weight of each class in the loss; None weighs all alike.
         whole: lets every rank pass over all of the data, as the tutorial's script does.
+        scale_rate: multiplies the learning rates by the number of ranks (``"linear"``) or its square root
+            (``"sqrt"``) while this call trains; None keeps the rates as compiled. On several ranks a line says which.
         initial_epoch: the epoch to begin with, counted from 0, for resuming.
         callbacks: Keras callbacks, called on every rank; those of Keras that write files on rank 0 only.
         compiled: compiles the whole step and replays it as a CUDA graph; only for PyTorch on an NVIDIA GPU, and for
@@ -106,7 +111,8 @@ def fit(
         clock: monotonic time in seconds.
 
     Raises:
-        SpecError: The data is not of a known kind, or its length is unknown and ``steps_per_epoch`` is None.
+        SpecError: The data is not of a known kind, or its length is unknown and ``steps_per_epoch`` is None;
+            or ``scale_rate`` is unknown, or a callback sets the rate by itself.
         HorovodMissingError: There are several ranks, and Horovod is not installed for this Keras backend.
     """
     from batchhvd.trainer import hvd
@@ -115,7 +121,10 @@ def fit(
 
     hvd.init()
     require_divisible(model, weighted=class_weight is not None or not _is_pair(data))
-    _distribute(_optimizers(model, compiled), combination(model))
+    optimizers = _optimizers(model, compiled)
+    policy = _rate_policy(scale_rate, callbacks)
+    told = _rate_told(optimizers, policy, progress)
+    _distribute(optimizers, combination(model))
     feeding = functools.partial(
         feed,
         nearby(data),
@@ -135,21 +144,58 @@ def fit(
     watch = Stopwatch(
         source, hvd.size(), progress if hvd.rank() == 0 else None, clock, FIRST_COMPILED if compiled else 1
     )
-    history = model.fit(
-        source.source,
-        steps_per_epoch=source.steps,
-        epochs=epochs,
-        initial_epoch=initial_epoch,
-        validation_data=tested,
-        validation_batch_size=VALIDATION_BATCH if isinstance(tested, tuple) else None,
-        validation_freq=validation_freq,
-        class_weight=class_weight,
-        callbacks=[*_duties(callbacks, progress), watch],
-        verbose=0,
-        shuffle=False,
-    )
+    with scaled_rates(optimizers, policy.rate(1.0, hvd.size())):
+        history = model.fit(
+            source.source,
+            steps_per_epoch=source.steps,
+            epochs=epochs,
+            initial_epoch=initial_epoch,
+            validation_data=tested,
+            validation_batch_size=VALIDATION_BATCH if isinstance(tested, tuple) else None,
+            validation_freq=validation_freq,
+            class_weight=class_weight,
+            callbacks=[*_duties(callbacks, progress), *told, watch],
+            verbose=0,
+            shuffle=False,
+        )
     check_weights(model, "training", LATER)  # the end of training may have restored others
     return _result(history.history, watch, hvd.size())
+
+
+def _rate_policy(scale_rate: ScaleRate | None, callbacks: Sequence[keras.callbacks.Callback]) -> Scaling:
+    """Returns how the rate grows with the ranks, unless a callback would overwrite the scaled rate."""
+    import keras
+
+    from batchhvd.trainer.hvd.rate_callbacks import LearningRateScheduleCallback
+
+    if scale_rate is None:
+        return NONE
+    policy = scaling(scale_rate)
+    for callback in callbacks:
+        if isinstance(callback, (keras.callbacks.LearningRateScheduler, LearningRateScheduleCallback)):
+            raise SpecError(
+                f"scale_rate={scale_rate!r} scales the rate, and {type(callback).__name__} sets it",
+                remedy="scale the callback's rates by hvd.size() and leave scale_rate out",
+            )
+    return policy
+
+
+def _rate_told(
+    optimizers: Sequence[keras.optimizers.Optimizer], policy: Scaling, say: Callable[[str], None] | None
+) -> list[keras.callbacks.Callback]:
+    """Returns what tells the rate on rank 0, after a backup may have restored another one.
+
+    A script that has wrapped its optimizers itself has made that choice: it gets no advice.
+    """
+    import keras
+
+    from batchhvd.trainer import hvd
+    from batchhvd.trainer.hvd.optimizer import is_distributed
+
+    if say is None or hvd.rank() or hvd.size() == 1:
+        return []
+    text = functools.partial(rate_text, optimizers, hvd.size(), policy, advise=not any(map(is_distributed, optimizers)))
+    return [keras.callbacks.LambdaCallback(on_train_begin=lambda _: say(text()))]
 
 
 def _is_pair(data: Samples) -> bool:

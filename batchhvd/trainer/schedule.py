@@ -8,7 +8,9 @@ schedules for Keras's optimizers.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal
 
 from attrs import frozen
 
@@ -20,16 +22,20 @@ if TYPE_CHECKING:
 
     from batchhvd.trainer.hvd.binding import Tensor
 
+ScaleRate = Literal["linear", "sqrt"]
 __all__ = [
     "LINEAR",
     "NONE",
     "SQRT",
     "TUTORIAL_DECAY",
     "TUTORIAL_RATE",
+    "ScaleRate",
     "Scaling",
     "Warmup",
     "one_cycle",
     "one_cycle_schedule",
+    "rate_text",
+    "scaled_rates",
     "scaling",
     "tutorial_epochs",
     "tutorial_schedule",
@@ -82,6 +88,69 @@ def scaling(name: str) -> Scaling:
         if policy.name == name:
             return policy
     raise SpecError(f"no scaling of the learning rate is called {name!r}", remedy="use none, linear or sqrt")
+
+
+@contextmanager
+def scaled_rates(optimizers: Sequence[keras.optimizers.Optimizer], factor: float) -> Iterator[None]:
+    """Multiplies the learning rates of optimizers by a factor, and divides them by it at the end.
+
+    A rate that changes in between, such as by `ReduceLROnPlateau`, keeps its change. Schedules and functions are
+    multiplied as a whole. What is saved in between, such as a checkpoint, holds the multiplied rate.
+    """
+    unscale = [_multiply(getattr(optimizer, "inner_optimizer", optimizer), factor) for optimizer in optimizers]
+    try:
+        yield
+    finally:
+        for back in unscale:
+            back()
+
+
+def _multiply(optimizer: keras.optimizers.Optimizer, factor: float) -> Callable[[], None]:
+    """Multiplies one rate, and returns what undoes it."""
+    import keras
+
+    given = optimizer._learning_rate  # noqa: SLF001  # the public property is a schedule's present value
+    if isinstance(given, keras.Variable):
+        optimizer.learning_rate = given * factor
+        return lambda: setattr(optimizer, "learning_rate", optimizer.learning_rate / factor)
+    is_schedule = isinstance(given, keras.optimizers.schedules.LearningRateSchedule)
+    optimizer.learning_rate = _product(given, factor) if is_schedule else lambda: given() * factor
+    return lambda: setattr(optimizer, "learning_rate", given)
+
+
+def _product(
+    given: keras.optimizers.schedules.LearningRateSchedule, factor: float
+) -> keras.optimizers.schedules.LearningRateSchedule:
+    import keras
+
+    class Multiplied(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc]  # Keras has no types
+        def __call__(self, step: Tensor) -> Tensor:
+            return given(step) * factor
+
+        def get_config(self) -> dict[str, object]:
+            return {"schedule": given.get_config(), "factor": factor}
+
+    return Multiplied()
+
+
+def rate_text(optimizers: Sequence[keras.optimizers.Optimizer], ranks: int, policy: Scaling, *, advise: bool) -> str:
+    """Returns a line that says how fast several ranks learn, and what decided it.
+
+    Args:
+        optimizers: with their rates as they train.
+        ranks: number of ranks.
+        policy: by which the rates were multiplied.
+        advise: whether to name the choices if they were not multiplied.
+    """
+    plain = [getattr(optimizer, "inner_optimizer", optimizer) for optimizer in optimizers]
+    rates = ", ".join(f"{float(optimizer.learning_rate):.6g}" for optimizer in plain)
+    if any(callable(optimizer._learning_rate) for optimizer in plain):  # noqa: SLF001  # a schedule
+        rates += " in the first step"
+    if policy is not NONE:
+        why = f'{policy.rate(1.0, ranks):.4g} times that of one rank (scale_rate="{policy.name}")'
+    else:
+        why = "as compiled" + ('; scale_rate="linear" or "sqrt" scales that of one rank' if advise else "")
+    return f"Learning rate {rates} on {ranks} ranks: {why}"
 
 
 def tutorial_epochs(ranks: int, total: int = 100) -> int:

@@ -317,6 +317,8 @@ def place(settings: TrainingSettings) -> Path:
 def save(model: keras.Model, plan: TrainingPlan, path: Path) -> Path:
     """Saves the trained network so that plain Keras can load it: in float32, with an optimizer that Keras knows.
 
+    Returns where it is, in a job as ``backend.as_shown`` puts it.
+
     It is written under a temporary name first, so a reader never sees an incomplete file.
     """
     import keras
@@ -330,4 +332,4 @@ def save(model: keras.Model, plan: TrainingPlan, path: Path) -> Path:
         beside = target.with_stem(f".{target.stem}")
         plain.save(beside)
         beside.replace(target)
-    return path
+    return backend.as_shown(path)

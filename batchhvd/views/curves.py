@@ -16,6 +16,11 @@ _NOT_CURVES = frozenset({"epoch", "writer", "rank", "seconds", "images_per_secon
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 300, 170, 46, 24, 24
 _COLOURS = ("#2f6fde", "#d9730d")  # training, validation: distinct for all kinds of colour vision, on light and dark
 
+# After Okabe and Ito (2008): eight that are distinct for all kinds of colour vision.
+_MANY = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#8c6d31", "#7f7f7f")
+_DASHES = ("", "6 3", "2 2", "8 3 2 3")
+_ROW = 15  # pixels of a line of the legend
+
 
 @frozen
 class Panel:
@@ -76,7 +81,40 @@ def svg(records: Sequence[Record]) -> str:
     return f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(title)}" {box}>{inside}</svg>'
 
 
-def _panel(panel: Panel, left: int) -> str:
+def compared(metric: str, lines: Mapping[str, Sequence[Point]]) -> str:
+    """Returns one metric of several jobs as an inline SVG with a legend, or "" if there is nothing to draw.
+
+    Args:
+        metric: the metric's name.
+        lines: points (epoch, value) by the job's name; more than eight share colours and differ in their dashes.
+    """
+    drawn = {name: [(x, y) for x, y in line if math.isfinite(y)] for name, line in lines.items()}
+    drawn = {name: line for name, line in drawn.items() if line}
+    if not drawn:
+        return ""
+    styles = {name: _style(number) for number, name in enumerate(drawn)}
+    height = _HEIGHT + _ROW * len(drawn) + _ROW // 2
+    entries = "".join(_entry(name, styles[name], _HEIGHT + _ROW * (index + 1)) for index, name in enumerate(drawn))
+    inside = _panel(Panel(metric, drawn), 0, styles) + entries
+    style = f"max-width:{2 * _WIDTH}px;width:100%;font:11px sans-serif"
+    box = f'viewBox="0 0 {_WIDTH} {height}" style="{style}"'
+    title = escape(f"{metric} of {', '.join(drawn)}")
+    return f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{title}" {box}>{inside}</svg>'
+
+
+def _style(number: int) -> tuple[str, str]:
+    """Returns colour and dashes of one of many lines."""
+    dash = _DASHES[number // len(_MANY) % len(_DASHES)]
+    return _MANY[number % len(_MANY)], f' stroke-dasharray="{dash}"' if dash else ""
+
+
+def _entry(name: str, style: tuple[str, str], y: int) -> str:
+    colour, dash = style
+    line = f'<path d="M{_LEFT} {y - 4}h22" stroke="{colour}" stroke-width="2"{dash}/>'
+    return f'{line}<text x="{_LEFT + 28}" y="{y}" fill="currentColor">{escape(name)}</text>'
+
+
+def _panel(panel: Panel, left: int, styles: Mapping[str, tuple[str, str]] | None = None) -> str:
     points = [point for line in panel.lines.values() for point in line]
     (first, last), (low, high) = _range([x for x, _ in points]), _range([y for _, y in points])
     right, bottom = _WIDTH - 12, _HEIGHT - _BOTTOM
@@ -85,7 +123,8 @@ def _panel(panel: Panel, left: int) -> str:
         x = _LEFT + (point[0] - first) / (last - first) * (right - _LEFT)
         return x, bottom - (point[1] - low) / (high - low) * (bottom - _TOP)
 
-    lines = "".join(_line(name, list(map(place, line))) for name, line in panel.lines.items())
+    ways = styles or {name: _own_style(name) for name in panel.lines}
+    lines = "".join(_line(list(map(place, line)), *ways[name]) for name, line in panel.lines.items())
     axes = f'<path d="M{_LEFT} {_TOP}V{bottom}H{right}" fill="none" stroke="currentColor" opacity=".4"/>'
     ends = sorted({x for x, _ in points})
     labels = [
@@ -99,7 +138,8 @@ def _panel(panel: Panel, left: int) -> str:
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="currentColor" opacity=".7">{text}</text>'
         for x, y, anchor, text in (labels if len(ends) > 1 else [*labels[:3], labels[4]])
     )
-    return f'<g transform="translate({left},0)">{_legend(panel)}{axes}{texts}{lines}</g>'
+    head = _title(panel.name) if styles else _legend(panel)
+    return f'<g transform="translate({left},0)">{head}{axes}{texts}{lines}</g>'
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
@@ -108,9 +148,16 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
     return (low, high) if high > low else (low - 0.5, high + 0.5)
 
 
-def _line(name: str, points: Sequence[Point]) -> str:
+def _own_style(name: str) -> tuple[str, str]:
     validation = name.startswith("val_")
-    colour, dash = _COLOURS[validation], ' stroke-dasharray="5 3"' if validation else ""
+    return _COLOURS[validation], ' stroke-dasharray="5 3"' if validation else ""
+
+
+def _title(text: str) -> str:
+    return f'<text x="{_LEFT}" y="14" font-weight="600" fill="currentColor">{escape(text)}</text>'
+
+
+def _line(points: Sequence[Point], colour: str, dash: str) -> str:
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.2" fill="{colour}"/>' for x, y in points)
     return f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.6"{dash}/>{dots}'

@@ -67,6 +67,17 @@ def records(rows: Sequence[Mapping[str, float]]) -> str:
     return f"<div>{curves.svg(rows)}{_table(_row(names, 'th'), body)}</div>"
 
 
+def rows(found: Sequence[Mapping[str, object]]) -> str:
+    """Returns a table of any rows, a column for each name in the order of appearance."""
+    names = list(dict.fromkeys(name for row in found for name in row))
+    body = [_row([_cell(row.get(name)) for name in names], "td") for row in found]
+    return _table(_row(names, "th"), body)
+
+
+def _cell(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else escape("" if value is None else str(value))
+
+
 def _colour(facts: Mapping[str, object]) -> str:
     """Returns the colour of how a resource stands: green, amber, red, or grey when nothing is known."""
     return _COLOURS[mood(facts.get("state") or facts.get("provisioning"))]

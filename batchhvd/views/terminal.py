@@ -24,15 +24,47 @@ _STYLES = {"good": "green", "busy": "yellow", "bad": "red", "": ""}
 _SHOWN = ("loss", "accuracy", "val_loss", "val_accuracy")
 
 
-def rows(items: Sequence[Mapping[str, object]]) -> Table:
-    """Returns mappings as a table: a column for each name, numbers aligned right, states in colour."""
-    names = list(dict.fromkeys(name for item in items for name in item))
+def rows(items: Sequence[Mapping[str, object]], names: Sequence[str] | None = None) -> Table:
+    """Returns mappings as a table: a column for each name, numbers aligned right, states in colour.
+
+    Args:
+        items: one mapping for each row.
+        names: the columns; None for all.
+    """
+    names = columns(items) if names is None else names
     table = _table()
     for name in names:
         numeric = all(isinstance(item.get(name), (int, float, type(None))) for item in items)
         table.add_column(name.replace("_", " "), justify="right" if numeric else "left", overflow="fold")
     for item in items:
         table.add_row(*(_cell(name, item.get(name)) for name in names))
+    return table
+
+
+def columns(items: Sequence[Mapping[str, object]]) -> list[str]:
+    """Returns the names of all columns."""
+    return list(dict.fromkeys(name for item in items for name in item))
+
+
+def fitting(items: Sequence[Mapping[str, object]], width: int) -> list[str]:
+    """Returns the columns that fit a terminal, from the left, so that none is folded; at least the first two."""
+    found: list[str] = []
+    used = 0
+    for name in columns(items):
+        used += max(len(name), *(len(str(item.get(name, ""))) for item in items)) + 2
+        if used - 2 > width and len(found) >= 2:
+            break
+        found.append(name)
+    return found
+
+
+def facts(item: Mapping[str, object]) -> Table:
+    """Returns one mapping as a list, a line for each name, so that it fits a narrow terminal too."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in item.items():
+        table.add_row(name.replace("_", " "), _cell(name, value))
     return table
 
 

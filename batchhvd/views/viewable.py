@@ -16,7 +16,7 @@ _MOODS: Mapping[str, Mood] = {
 
 def mood(state: object) -> Mood:
     """Returns what a state means for people, "" for a state that is not known."""
-    return _MOODS.get(str(state or "").lower(), "")
+    return _MOODS.get(str(state or "").lower().partition(",")[0], "")
 
 
 class Viewable(Protocol):

@@ -14,7 +14,7 @@ import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from attrs import define, field
@@ -68,7 +68,7 @@ class Place:
         self.process.wait()
         (self.root / "endpoint").unlink()
 
-    def more_nodes(self, name: str, nodes: int, priority: str = "dedicated") -> Cluster:
+    def more_nodes(self, name: str, nodes: int, priority: Literal["dedicated", "lowpriority"] = "dedicated") -> Cluster:
         """Makes a cluster and waits for its nodes."""
         spec = ClusterSpec(vm_size="Standard_NC6", nodes=nodes, priority=priority)
         return self.workspace.create_cluster(name, spec).wait(timeout=30)
@@ -280,7 +280,7 @@ ENDED = {
     "MemoryError": (crash(HUNGRY), Cause.OUT_OF_MEMORY, "out of memory", "MemoryError"),
     "the kernel": (killed_by_the_kernel, Cause.OUT_OF_MEMORY, "out of memory", "signal SIGKILL"),
     "time": (too_long, Cause.WALL_CLOCK, "wall-clock limit", "1 s"),
-    "terminated": (terminated, Cause.TERMINATED, "terminated", "on request"),
+    "terminated": (terminated, Cause.TERMINATED, "terminated", "by the user"),
     "its cluster": (without_its_cluster, Cause.TERMINATED, "terminated", "cluster was deleted"),
     "a full share": (with_a_full_share, Cause.ENGINE_FAILED, "engine failed", "File too large"),
     "eviction": (evicted, Cause.NODE_LOST, "node lost", "tvm-"),

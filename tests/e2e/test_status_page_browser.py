@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from batchhvd import CustomToolkit, JobSpec
-from batchhvd.resources.metrics import Metrics
+from batchhvd.resources.values.metrics import Metrics
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -140,6 +140,9 @@ def test_it_works_with_the_keyboard(page: Any) -> None:
     page.wait_for_selector("#why.failed")
     page.locator("#jobs button[aria-current]", has_text="to_fail").wait_for()
     assert page.evaluate(focus) == "to_fail"  # the list was made anew under it
+    page.evaluate("document.activeElement.marked = true")
+    page.evaluate("data.jobs.push({...data.jobs[0], id: data.jobs[0].id + '-new', name: 'new'}); show()")
+    assert page.evaluate("document.activeElement.marked")  # the same element, while another came above it
     for _ in range(4):
         page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.id") == "log"

@@ -15,6 +15,7 @@ from batchhvd.errors import EngineError
 from batchhvd.service.scheduler.task import Site
 from batchhvd.service.scheduler.tick import Scheduler
 from batchhvd.service.store.records import Record, Store
+from batchhvd.wire.facts import additions
 from batchhvd.wire.facts.times import write_moment
 
 GROUP = "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/g"
@@ -202,8 +203,10 @@ class World:
         return str(self.of(name).document["properties"]["executionState"])
 
     def info(self, name: str) -> Any:
-        """Returns a job's execution info."""
-        return self.of(name).document["properties"].get("executionInfo", {})
+        """Returns a job's execution info, with the service's own account of its errors."""
+        properties = self.of(name).document["properties"]
+        errors = list(additions.told_errors(properties))
+        return {**properties.get("executionInfo", {}), **({"errors": errors} if errors else {})}
 
     def error(self, name: str) -> tuple[str, str]:
         """Returns code and message of a job's first error."""

@@ -23,21 +23,23 @@ DOCS = PACKAGE.parent / "docs"
 # Every room but node may also import errors and _version. The face, "batchhvd", finds its names when asked for them.
 ARROWS = {
     "__main__": "cli",
-    "cli": "cli.flows cli.frame batchhvd resources views logs wire wire.facts",
+    "cli": "cli.flows cli.frame batchhvd resources resources.values sweeps views logs wire wire.facts",
     "cli.flows": "cli.frame batchhvd resources views logs wire wire.facts",
     "cli.frame": "batchhvd resources views logs wire wire.facts",
     "batchhvd": "",
-    "resources": "advice functions views logs transfer spec wire wire.facts",
+    "resources": "resources.values advice functions sweeps views logs transfer spec wire wire.facts",
+    "resources.values": "views logs wire wire.facts",
     "functions": "",
     "views": "logs wire.facts",
     "advice": "spec wire wire.facts",
     "transfer": "wire",
     "logs": "wire wire.facts",
+    "sweeps": "spec",
     "spec": "wire.facts",
     "wire": "wire.facts",
     "wire.facts": "",
-    "service": "service.arm service.batchai service.files service.status service.scheduler service.drills "
-    "service.mounts service.login service.description service.http service.store engines wire.facts",
+    "service": "service.arm service.batchai service.blobs service.files service.status service.scheduler "
+    "service.drills service.mounts service.login service.description service.http service.store engines wire.facts",
     "service.batchai": "service.arm service.login service.mounts service.description service.http service.store "
     "wire.facts",
     "service.login": "service.mounts service.http service.store engines node wire.facts",
@@ -46,6 +48,7 @@ ARROWS = {
     "service.drills": "service.storage.disk service.store",
     "service.scheduler": "service.mounts service.store engines wire.facts",
     "service.mounts": "service.description service.http service.store wire.facts",
+    "service.blobs": "service.storage service.storage.disk service.storage.protocol",
     "service.files": "service.files.operations service.files.protocol service.storage service.storage.disk "
     "service.storage.protocol",
     "service.files.operations": "service.files.protocol service.storage service.storage.disk service.storage.protocol",
@@ -56,12 +59,17 @@ ARROWS = {
     "service.description": "wire.facts",
     "service.http": "service.store wire.facts",
     "service.store": "wire.facts",
-    "engines": "node node.folder node.sandbox",
+    "engines": "node node.folder node.sandbox node.container",
     "engines.slurm": "engines node node.folder",
     "engines.export": "engines engines.slurm node node.folder",
-    "node": "node.folder node.sandbox",
+    "node": "node.folder node.launch node.sandbox node.container",
+    "node.container": "node.folder",
     "node.folder": "",
+    "node.launch": "node.folder",
     "node.sandbox": "",
+    "filesystem": "batchhvd",
+    "testing": "batchhvd resources service service.files service.http service.storage service.storage.protocol "
+    "service.store engines wire wire.facts",
     "errors": "",
     "_version": "",
     "trainer": "trainer.hvd",
@@ -167,11 +175,11 @@ def test_the_node_runner_needs_the_standard_library_only() -> None:
             assert {name.split(".")[0] for name in names} <= {*sys.stdlib_module_names, "batchhvd"}, module
 
 
-def test_only_the_session_and_programs_read_the_environment() -> None:
+def test_only_the_session_the_settings_and_programs_read_the_environment() -> None:
     for module, path in MODULES.items():
         own = room(module)
         if (
-            module in ("batchhvd.resources.session", "batchhvd.wire.local_service")
+            module in ("batchhvd.resources.session", "batchhvd.wire.configuration", "batchhvd.wire.local_service")
             or module.endswith("__main__")
             or own.startswith("trainer")
         ):

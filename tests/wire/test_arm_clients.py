@@ -146,7 +146,7 @@ def test_what_a_group_holds_goes_with_it(resources: Any, service: Any, group: st
     ShareClient(f"{service.url}/{account[0]}", "share", credential=account[1]).create_share()
     service.call("PUT", f"{group}/providers/Microsoft.BatchAI/workspaces/w", {"location": "eastus"})
     found = {(r.name, r.type) for r in resources.resources.list_by_resource_group(name(group))}
-    assert found == {(account[0], "Microsoft.Storage/storageAccounts"), ("w", "Microsoft.BatchAI/Workspaces")}
+    assert found == {(account[0], "Microsoft.Storage/storageAccounts"), ("w", "Microsoft.BatchAI/workspaces")}
     assert (service.root / "shares" / account[0] / "share").is_dir()
     resources.resource_groups.begin_delete(name(group)).result()
     assert not (service.root / "shares" / account[0]).exists()

@@ -59,7 +59,9 @@ def test_a_field_that_is_unknown_is_reported_in_the_jobs_log(place: Place, servi
     document = place.document("true", outputDirectories=outputs, toolType="custom")
     base = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{place.group}/providers/Microsoft.BatchAI/workspaces/w"
     answer = service.call("PUT", f"{base}/experiments/e/jobs/j", document)  # the client drops what it does not know
-    assert answer.status_code == 200 and "type" not in answer.json()["properties"]["outputDirectories"][0]
+    assert answer.status_code == 202
+    shown = service.call("GET", f"{base}/experiments/e/jobs/j").json()["properties"]
+    assert "type" not in shown["outputDirectories"][0] and len(shown["batchhvd"]["warnings"]) == 2
     poll(ended(place, "j"))
     [log] = [file for file in place.files("j") if file.name == "execution.log"]
     text = fetch(log.download_url).decode()
@@ -169,7 +171,7 @@ def test_answers_in_between_have_both_urls_and_whole_seconds(place: Place, servi
         assert url.startswith(service.url)
         between = service.call("GET", url)
         assert between.headers["Retry-After"] == answer.headers["Retry-After"] == "1"
-        assert between.status_code == 202 if "results" in url else between.json()["status"] == "InProgress"
+        assert between.status_code == 202 if "statuses" in url else between.json()["status"] == "InProgress"
     again = service.call("PUT", f"{base}/experiments/e/jobs/j", place.document("true"))
     assert (again.status_code, again.json()["error"]["code"]) == (409, "ResourceBeingDeleted")
     odd = {"x-batchhvd-wait": "0.1", "x-batchhvd-job": urlsplit(answer.headers["Azure-AsyncOperation"]).path}

@@ -13,7 +13,6 @@ from batchhvd.cli import main as cli
 from batchhvd.cli.flows import checkup
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
-JOB = Path(__file__).parents[1] / "data" / "jobs" / "tutorial-4-nodes.json"
 SCRIPT = """
 import os, pathlib, sys
 if os.environ["HOROVOD_RANK"] == "0":
@@ -38,10 +37,8 @@ def test_every_command_of_the_page_runs(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(checkup, "examine", lambda: [checkup.CheckResult("x", "ok", "1")])  # trains with each framework
     Path("cifar_cnn_distributed.py").write_text(SCRIPT, encoding="utf-8")
-    # What the tutorial prepares would be downloaded.
-    Path("job.json").write_text(
-        re.sub(r'"jobPreparation": \{.*?\},', "", JOB.read_text(), flags=re.S), encoding="utf-8"
-    )
+    (job,) = re.findall(r"<!-- file: job.json -->\n```json\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
+    Path("job.json").write_text(job, encoding="utf-8")
     commands = shown()
     assert len(commands) > 15
     for words in commands:
@@ -67,3 +64,32 @@ def _all(command: Any) -> list[Any]:
 
 def _names(envvar: Any) -> list[str]:
     return [envvar] if isinstance(envvar, str) else list(envvar or [])
+
+
+def test_init_writes_a_project_whose_readme_runs(
+    service: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BATCHHVD_ROOT", str(service.root))
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["init", "mine é"]) == 0
+    page = (PAGE.parent / "own-model.md").read_text(encoding="utf-8")
+    for name in ("train.py", "job.json"):
+        assert f"\n{Path('mine é', name).read_text(encoding='utf-8')}```" in page, (
+            f"docs/own-model.md shows another {name}"
+        )
+    assert cli.run(["init", "mine é"]) == cli.WRONG
+    assert "train.py" in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path / "mine é")
+    Path("train.py").write_text(
+        "import os, pathlib\n"
+        "if os.environ['HOROVOD_RANK'] == '0':\n"
+        "    pathlib.Path(os.environ['AZ_BATCHAI_OUTPUT_RESULT'], 'model.keras').write_bytes(b'weights')\n"
+    )
+    blocks = re.findall(r"```console\n(.*?)```", Path("README.md").read_text(encoding="utf-8"), re.S)
+    lines = [shlex.split(line[2:]) for line in blocks[1].splitlines()]
+    for assignment in lines.pop(0)[1:]:
+        monkeypatch.setenv(*assignment.split("=", 1))
+    for words in lines:
+        assert words[0] == "batchhvd"
+        assert cli.run(words[1:]) == 0, (words, capsys.readouterr())
+    assert [path.read_bytes() for path in Path().rglob("model.keras")] == [b"weights"]

@@ -128,6 +128,7 @@ def test_the_host_key_outlives_the_service_and_the_port_too(launch: Any, tmp_pat
         assert session.wait(60) != 0
     until(lambda: not processes_with("batchhvd.service.login\0" + str(first.root)))
     until(lambda: not processes_with(f"sleep\x0031{os.getpid()}"))
+    (first.root / "endpoint").unlink()  # the killed one has left it
     entered.running = launch(root=tmp_path / "root")
     until(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0)  # nobody has asked for it yet
     found = entered.run("-o", "StrictHostKeyChecking=yes", "@NODE", "echo again")

@@ -104,7 +104,7 @@ def prepare_job(running: Any, command: str) -> str:
         "mountVolumes": {"azureFileShares": [mount]},
     }
     job = f"{WORKSPACE}/experiments/e/jobs/j"
-    assert running.call("PUT", job, {"properties": properties}).status_code == 200
+    assert running.call("PUT", job, {"properties": properties}).status_code == 202
     return job
 
 

@@ -58,7 +58,7 @@ class World:
             (f"{self.workspace}/clusters/c", {"properties": properties}),
             (account, kind),
         ):
-            assert running.call("PUT", path, body).status_code in (200, 201)
+            assert running.call("PUT", path, body).status_code in (200, 201, 202)
         self.key = running.call("POST", f"{account}/listKeys").json()["keys"][0]["value"]
         (running.root / "shares" / "account" / "share").mkdir(parents=True)
 
@@ -79,7 +79,7 @@ class World:
             "secrets": [{"name": "WORD", "value": "hidden-word"}],
         }
         path = f"{self.experiment}/jobs/{name}"
-        assert self.running.call("PUT", path, {"properties": properties}).status_code == 200
+        assert self.running.call("PUT", path, {"properties": properties}).status_code == 202
 
     def reach(self, name: str, state: str) -> None:
         self.poll(lambda: self.summary()["jobs"] and self.find(name)["state"] == state)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 from attrs import define
 
+from batchhvd.cli.frame.names import completed
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -25,12 +27,14 @@ class CliContext:
         endpoint: another service's URL, or None for the local one.
         subscription: the subscription's id, or None.
         progress: whether progress is shown if the output is a terminal.
+        verbose: whether messages have whole ids instead of names.
     """
 
     root: str | None = None
     endpoint: str | None = None
     subscription: str | None = None
     progress: bool = True
+    verbose: bool = False
 
     def session(self, engine: str | None = None) -> Session:
         """Returns a session; starts the local service if it does not run and no other endpoint is given.
@@ -42,7 +46,7 @@ class CliContext:
 
         if self.endpoint:
             return batchhvd.connect(self.endpoint, subscription=self.subscription)
-        return batchhvd.local(self.root, engine=engine) if engine else batchhvd.local(self.root)
+        return batchhvd.local(self.root, engine=engine)
 
     def console(self, *, stderr: bool = False) -> Console:
         """Returns the console for stdout or stderr."""
@@ -80,33 +84,35 @@ def with_context(command: Callable[..., object]) -> Callable[..., object]:
     return click.make_pass_decorator(CliContext, ensure=True)(command)
 
 
-_SCOPES = {
-    "group": click.option(
-        "-g", "--group", required=True, envvar="BATCHHVD_GROUP", show_envvar=True, help="the resource group"
-    ),
-    "workspace": click.option(
-        "-w", "--workspace", required=True, envvar="BATCHHVD_WORKSPACE", show_envvar=True, help="the workspace"
-    ),
-    "experiment": click.option(
-        "-e", "--experiment", required=True, envvar="BATCHHVD_EXPERIMENT", show_envvar=True, help="the experiment"
-    ),
-    "account": click.option(
-        "-a",
-        "--account",
-        required=True,
-        envvar="AZURE_BATCHAI_STORAGE_ACCOUNT",
+def _scoping(
+    short: str, name: str, variable: str, meaning: str, *, required: bool = True
+) -> Callable[[Command], Command]:
+    """Returns an option that says where a resource is; its names are completed."""
+    return click.option(
+        short,
+        f"--{name}",
+        required=required,
+        envvar=variable,
         show_envvar=True,
-        help="the storage account",
-    ),
+        help=f"the {meaning}",
+        shell_complete=completed(meaning.removeprefix("resource ")),
+    )
+
+
+_SCOPES = {
+    "group": ("-g", "group", "BATCHHVD_GROUP", "resource group"),
+    "workspace": ("-w", "workspace", "BATCHHVD_WORKSPACE", "workspace"),
+    "experiment": ("-e", "experiment", "BATCHHVD_EXPERIMENT", "experiment"),
+    "account": ("-a", "account", "AZURE_BATCHAI_STORAGE_ACCOUNT", "storage account"),
 }
 
 
-def scope(*names: str) -> Callable[[Command], Command]:
+def scope(*names: str, required: bool = True) -> Callable[[Command], Command]:
     """Adds the options for the group, workspace, experiment or account to a command."""
 
     def give(command: Command) -> Command:
         for name in reversed(names):
-            command = _SCOPES[name](command)
+            command = _scoping(*_SCOPES[name], required=required)(command)
         return command
 
     return give

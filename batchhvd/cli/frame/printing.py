@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import click
 from attrs import fields, frozen, has
 
+from batchhvd.cli.frame.names import note
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -49,6 +51,16 @@ class _Summarized(Protocol):
     def _facts(self) -> Row: ...
 
 
+@runtime_checkable
+class _Detailed(Protocol):
+    """A resource of which more can be shown than a row."""
+
+    @property
+    def name(self) -> str: ...
+    def _where(self) -> Row: ...
+    def _details(self) -> Row: ...
+
+
 @frozen
 class Format:
     """How a command was asked to print.
@@ -66,8 +78,12 @@ class Format:
         """Whether the command line says how to print."""
         return bool(self.output) or self.query is not None
 
-    def show(self, found: object) -> None:
-        """Prints what a command found."""
+    def show(self, found: object, *, detailed: bool = False) -> None:
+        """Prints what a command found; for people, all of one resource if it is to be detailed."""
+        _noted(found if isinstance(found, list) else [found])
+        if detailed and not self.chosen and isinstance(found, _Detailed):
+            details(found)
+            return
         display(found, self.output, self.query)
 
 
@@ -148,7 +164,7 @@ def _for_people(found: object) -> None:
     elif not isinstance(found, list):
         table([_facts(found)])
     elif found:
-        table(_without_empty_columns([_facts(item) for item in found]))
+        table(_without_empty_columns([{**_facts(item), **_where(item)} for item in found]), whole=False)
     else:
         click.secho("none", dim=True, err=True)
 
@@ -190,6 +206,20 @@ def _facts(item: object) -> Row:
     return _fields(item) if has(type(item)) else {"value": item}
 
 
+def _noted(found: Sequence[object]) -> None:
+    """Keeps the names of resources for the shell's completion."""
+    met: dict[str, list[str]] = {}
+    for item in found:
+        if isinstance(item, _Described):
+            met.setdefault(item.kind, []).append(item.name)
+    for kind, names in met.items():
+        note(kind, names)
+
+
+def _where(item: object) -> Row:
+    return item._where() if isinstance(item, _Detailed) else {}
+
+
 def _rows(result: object) -> list[Row]:
     """Returns the rows of a result that is a table; none if it is anything else."""
     items = result if isinstance(result, list) else [result]
@@ -197,11 +227,31 @@ def _rows(result: object) -> list[Row]:
     return rows if len(rows) == len(items) else []
 
 
-def table(rows: Sequence[Row]) -> None:
-    """Prints mappings as a table, one row each."""
+def table(rows: Sequence[Row], *, whole: bool = True) -> None:
+    """Prints mappings as a table, one row each.
+
+    Args:
+        rows: the mappings.
+        whole: False leaves out the last columns in a narrow terminal, and names them on stderr.
+    """
+    from rich.console import Console
+
     from batchhvd.views import terminal
 
-    printed(terminal.rows([{name: _readable(value) for name, value in row.items()} for row in rows]))
+    readable = [{name: _readable(value) for name, value in row.items()} for row in rows]
+    console, names = Console(), terminal.columns(readable)
+    shown = names if whole or not console.is_terminal else terminal.fitting(readable, console.width)
+    printed(terminal.rows(readable, shown))
+    if left := names[len(shown) :]:
+        click.secho(f"too narrow for: {', '.join(left)} (show NAME has all)", dim=True, err=True)
+
+
+def details(resource: _Detailed) -> None:
+    """Prints one resource, a line for each fact."""
+    from batchhvd.views import terminal
+
+    found = {"name": resource.name, **resource._details()}
+    printed(terminal.facts({name: _readable(value) for name, value in found.items() if value not in ("", None)}))
 
 
 def printed(what: RenderableType) -> None:

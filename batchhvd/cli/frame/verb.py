@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from batchhvd.cli.frame.context import CliContext, scope, with_context
-from batchhvd.cli.frame.printing import shown
+from batchhvd.cli.frame.names import completed, forget
+from batchhvd.cli.frame.printing import Format, formatted, shown
 
 if TYPE_CHECKING:
     from batchhvd import Resource
@@ -28,30 +29,40 @@ def common(
         handle: returns the handle for the context, the scopes' values and a name.
         listing: returns the resources for the context and the scopes' values.
     """
-    noun = "storage account" if verbs.name == "storage" else verbs.name
+    noun = "storage account" if verbs.name == "storage" else str(verbs.name)
+    named = click.argument("name", shell_complete=completed(noun))
 
     @verbs.command("show", help=f"Shows the {noun} NAME.")
-    @click.argument("name")
+    @named
     @scope(*scopes)
-    @shown
+    @formatted
     @with_context
-    def show(context: CliContext, name: str, **where: str) -> Resource:
-        return handle(context, name=name, **where).refresh()
+    def show(context: CliContext, name: str, form: Format, **where: str) -> None:
+        form.show(_described(handle(context, name=name, **where).refresh()), detailed=True)
 
     @verbs.command("list", help=f"Lists the {noun}s.")
     @scope(*scopes)
     @shown
     @with_context
     def list_all(context: CliContext, **where: str) -> list[Resource]:
-        return list(listing(context, **where))
+        return [_described(found) for found in listing(context, **where)]
 
     @verbs.command("delete", help=f"Deletes the {noun} NAME, with everything in it.")
-    @click.argument("name")
+    @named
     @scope(*scopes)
     @click.option("-y", "--yes", is_flag=True, help="do not ask for confirmation")
     @with_context
     def delete(context: CliContext, name: str, yes: bool, **where: str) -> None:
         remove(handle(context, name=name, **where), yes)
+
+
+def _described(found: Resource) -> Resource:
+    """Looks whether a job is being prepared, which its document does not say."""
+    from batchhvd import Job
+
+    if isinstance(found, Job) and found.state == "running":
+        found.describe()
+    return found
 
 
 def remove(resource: Resource, yes: bool) -> None:
@@ -68,6 +79,7 @@ def remove(resource: Resource, yes: bool) -> None:
         what = f"{resource.kind} {resource.name}" + (f" and the {len(contents)} above" if contents else "")
         click.confirm(f"Delete {what}?", abort=True, err=True)
     resource.delete()
+    forget(resource.kind, resource.name)
     click.echo(f"deleted {resource.kind} {resource.name}", err=True)
 
 

@@ -22,6 +22,7 @@ GROUP_UPDATE: Schema = {"properties": {"tags": _TAGS}}
 GROUP_NAME: Schema = {"type": "string", "pattern": r"^[-\w._()]*[-\w_()]$", "minLength": 1, "maxLength": 90}
 _PROVIDERS = {
     "Microsoft.BatchAI": ("workspaces", "workspaces/experiments", "workspaces/clusters", "workspaces/fileServers"),
+    "Microsoft.Batch": (),  # every recipe of Batch AI registers it, and none uses it
     "Microsoft.Storage": ("storageAccounts",),
     "Microsoft.Resources": ("resourceGroups",),
 }
@@ -236,6 +237,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/subscriptions/{subscription}/providers", list_providers),
     ("GET", _PROVIDER, get_provider),
     ("POST", _PROVIDER + "/register", get_provider),
-    ("GET", _OPERATION + "/operations/{operation}", operations.status),
-    ("GET", _OPERATION + "/operationresults/{operation}", operations.result),
+    ("GET", _OPERATION + "/operationresults/{operation}", operations.status),
+    ("GET", _OPERATION + "/operationstatuses/{operation}", operations.result),
+    ("GET", _OPERATION + "/operations/{operation}", operations.status),  # by which an older service called it
 )

@@ -1,17 +1,19 @@
 """Long-running operations: requested now, carried out by the scheduler a moment later.
 
-An operation has no state of its own. It names its target, and its status follows from the state of the target, so a
-restart loses nothing and no two places can disagree.
+An operation has no state of its own. It names its target, and its status follows from the state of the target (what
+is created is there at once), so a restart loses nothing and no two places can disagree.
 """
 
 from __future__ import annotations
 
 import uuid
 
+from attrs import evolve
+
 from batchhvd.errors import NotFoundError
 from batchhvd.service.http.exchange import Answer, Ask, Here
 from batchhvd.service.store.job import StoredJob
-from batchhvd.service.store.records import Record
+from batchhvd.service.store.records import Document, Record
 from batchhvd.wire.facts.identity import SUBSCRIPTION
 
 # Seconds that clients sleep between two polls. It must be a whole number above zero: 0 means "not given" to
@@ -21,9 +23,9 @@ _KEPT, _FORGOTTEN = 86400.0, 3
 
 
 def begin(here: Here, ask: Ask, kind: str, target: Record, location: str = "local") -> Answer:
-    """Records an operation (``"delete"`` or ``"terminate"``) and returns 202 with the two URLs to poll.
+    """Records an operation (``"create"``, ``"delete"`` or ``"terminate"``) and returns 202 with the two URLs to poll.
 
-    The answer carries ``later``: if the scheduler finishes within moments, the client is spared its first sleep.
+    Source of both URLs: the recordings of azure-mgmt-batchai's tests.
     """
     name = str(uuid.uuid4())
     id = f"/subscriptions/{SUBSCRIPTION}/providers/Microsoft.BatchAI/locations/{location}/operations/{name}"
@@ -37,10 +39,22 @@ def status(here: Here, ask: Ask) -> Answer:
     """Answers for the Azure-AsyncOperation URL: a body with ``status``."""
     record = _find(here, ask)
     state = _state(here, record)
-    body = {name: record.document[name] for name in ("id", "name", "startTime")} | {"status": state}
+    url, name = ask.base + _shown(record.id, "operationresults"), record.document["name"]
+    body = {"id": url, "name": name, "status": state, "startTime": record.document["startTime"]}
     if state == "InProgress":
         return Answer(200, body, {"Retry-After": RETRY_AFTER}, lambda: _later(here, ask, record))
-    return Answer(200, body)
+    return Answer(200, {**body, **_target(record)})
+
+
+def _target(record: Record) -> Document:
+    """Returns what a finished operation tells of its target: the names on its path, joined by dollar signs."""
+    words = record.document["target"].strip("/").split("/")
+    names = [word for at, word in enumerate(words) if at % 2 and words[at - 1] != "providers"]
+    return {"properties": {"resourceId": "$".join(names)}}
+
+
+def _shown(id: str, place: str) -> str:
+    return id.replace("/operations/", f"/{place}/")
 
 
 def _later(here: Here, ask: Ask, record: Record) -> Answer | None:
@@ -51,18 +65,19 @@ def result(here: Here, ask: Ask) -> Answer:
     """Answers for the Location URL: 202 until it is done, then 200."""
     record = _find(here, ask)
     if not _done(here, record):
-        return _pending(here, ask, record)
+        pending = _pending(here, ask, record)
+        return evolve(pending, later=lambda: Answer(200) if _done(here, record) else None)
     return Answer(200)
 
 
 def _pending(here: Here, ask: Ask, record: Record) -> Answer:
-    url, version = ask.base + record.id, f"?api-version={ask.query['api-version']}"
+    version = f"?api-version={ask.query['api-version']}"
     headers = {
-        "Azure-AsyncOperation": url + version,
-        "Location": url.replace("/operations/", "/operationresults/") + version,
+        "Azure-AsyncOperation": ask.base + _shown(record.id, "operationresults") + version,
+        "Location": ask.base + _shown(record.id, "operationstatuses") + version,
         "Retry-After": RETRY_AFTER,
     }
-    return Answer(202, None, headers, lambda: Answer(200) if _done(here, record) else None)
+    return Answer(202, None, headers)
 
 
 def _find(here: Here, ask: Ask) -> Record:
@@ -81,7 +96,7 @@ def _done(here: Here, record: Record) -> bool:
 def _state(here: Here, record: Record) -> str:
     target = here.store.get(record.document["target"])
     # A new target of the same name has another number.
-    if target is None or target.number != record.document["number"]:
+    if record.document["kind"] == "create" or target is None or target.number != record.document["number"]:
         return "Succeeded"
     if record.document["kind"] == "terminate" and StoredJob.of(target).has_ended:
         return "Succeeded"

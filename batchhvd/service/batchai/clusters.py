@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 from attrs import evolve
 
 from batchhvd.errors import ConflictError
+from batchhvd.service.arm import operations
 from batchhvd.service.batchai import redact
 from batchhvd.service.batchai.kinds import alive, find, fresh, name_of, named, open_parent
 from batchhvd.service.description.reader import Problem, refuse
 from batchhvd.service.http import paging
+from batchhvd.service.http.conditions import tagged
 from batchhvd.service.http.exchange import Answer, Ask, Here
 from batchhvd.service.login import account
 from batchhvd.service.login.desk import ADDRESS
@@ -20,7 +22,8 @@ from batchhvd.service.mounts import model as mounts
 from batchhvd.service.mounts import rules as mount_rules
 from batchhvd.service.store.cluster import PrivateClusterFields, StoredCluster
 from batchhvd.service.store.documents import AutoScaleSettings, ClusterProperties, ScaleSettings
-from batchhvd.service.store.records import Document
+from batchhvd.service.store.records import Document, Record
+from batchhvd.wire.facts import additions
 from batchhvd.wire.facts.states import AllocationState, ClusterNodeState, DeallocationOption
 
 MOST_NODES = 1000
@@ -39,19 +42,28 @@ def create(here: Here, ask: Ask) -> Answer:
     wanted = redact.visible(properties)
     old = find(here, parent, "clusters", name)
     if old is not None:
-        return _repeat(here, StoredCluster.of(alive(old)), wanted, properties)
-    private = _private(properties, wanted, ask.warnings)
-    document = fresh(here, parent, "clusters", name, {**wanted, **_empty(here)})
+        return _repeat(here, ask, StoredCluster.of(alive(old)), wanted, properties)
+    warnings = [*ask.warnings, *_warnings(properties)]
+    private = _private(properties, wanted, warnings)
+    added = {additions.FIELD: {additions.WARNINGS: warnings}} if warnings else {}
+    document = fresh(here, parent, "clusters", name, {**wanted, **_empty(here), **added})
     if "setupTask" in wanted.get("nodeSetup", {}):
         document["properties"]["nodeSetup"] = _placed(wanted["nodeSetup"], document["id"])
     record = here.store.put(document["id"], "clusters", parent.id, document, {**private})
-    return Answer(200, record.document)
+    return operations.begin(here, ask, "create", record)
 
 
 def _placed(setup: Document, id: str) -> Document:
     """Returns a node setup that tells where its task's output is, relative to the prefix."""
     suffix = mounts.segment(id, str(uuid.uuid4()))  # a cluster of the same name has other logs
     return {**setup, "setupTask": {**setup["setupTask"], "stdOutErrPathSuffix": suffix}}
+
+
+def _warnings(properties: ClusterProperties) -> Iterator[str]:
+    image = properties.get("virtualMachineConfiguration", {}).get("imageReference", {}).get("virtualMachineImageId")
+    if image:
+        at = "/properties/virtualMachineConfiguration/imageReference/virtualMachineImageId"
+        yield f"{at} has no effect: the nodes are this machine, not the image {image}."
 
 
 def _complete(properties: Document) -> ClusterProperties:
@@ -91,7 +103,7 @@ def _private(properties: ClusterProperties, wanted: Document, warnings: Sequence
     }
 
 
-def _repeat(here: Here, old: StoredCluster, wanted: Document, properties: ClusterProperties) -> Answer:
+def _repeat(here: Here, ask: Ask, old: StoredCluster, wanted: Document, properties: ClusterProperties) -> Answer:
     before = old.asked
     differ = sorted(name for name in {*before, *wanted} - {"scaleSettings"} if before.get(name) != wanted.get(name))
     login = old.record.private.get("login")  # earlier versions kept none
@@ -104,7 +116,7 @@ def _repeat(here: Here, old: StoredCluster, wanted: Document, properties: Cluste
             code="ClusterAlreadyExists",
             target=f"/properties/{differ[0]}",
         )
-    return _rescale(here, old, wanted["scaleSettings"])
+    return operations.begin(here, ask, "create", _rescale(here, old, wanted["scaleSettings"]))
 
 
 def update(here: Here, ask: Ask) -> Answer:
@@ -112,15 +124,15 @@ def update(here: Here, ask: Ask) -> Answer:
     old = StoredCluster.of(alive(named(here, ask, "clusters")))
     scale = ask.body.get("properties", {}).get("scaleSettings")
     if scale is None:
-        return Answer(200, old.record.document)
+        return tagged(old.record.document)
     refuse(_scale_problems(scale))
-    return _rescale(here, old, scale)
+    return tagged(_rescale(here, old, scale).document)
 
 
-def _rescale(here: Here, old: StoredCluster, scale: ScaleSettings) -> Answer:
+def _rescale(here: Here, old: StoredCluster, scale: ScaleSettings) -> Record:
     time = here.time()
     changed = here.store.revise(old, lambda cluster: _scaled(cluster, scale, time)) or old
-    return Answer(200, changed.to_record().document)
+    return changed.to_record()
 
 
 def _scaled(cluster: StoredCluster, scale: ScaleSettings, time: str) -> StoredCluster:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from batchhvd.service.batchai.kinds import alive, find, fresh, name_of, open_parent
+from batchhvd.service.http.conditions import tagged
 from batchhvd.service.http.exchange import Answer, Ask, Here
 
 
@@ -11,6 +12,6 @@ def create(here: Here, ask: Ask) -> Answer:
     parent, name = open_parent(here, ask, "experiments"), name_of(ask, "experiments")
     old = find(here, parent, "experiments", name)
     if old is not None:
-        return Answer(200, alive(old).document)
+        return tagged(alive(old).document)
     document = fresh(here, parent, "experiments", name, {})
-    return Answer(200, here.store.put(document["id"], "experiments", parent.id, document).document)
+    return tagged(here.store.put(document["id"], "experiments", parent.id, document).document)

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Iterator
 
 from batchhvd.errors import ConflictError
+from batchhvd.service.arm import operations
 from batchhvd.service.batchai import redact
 from batchhvd.service.batchai.kinds import alive, find, fresh, name_of, open_parent, parent_of
 from batchhvd.service.description.reader import Problem, refuse
@@ -16,6 +17,7 @@ from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.documents import MountVolumes
 from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Document, Record
+from batchhvd.wire.facts import additions
 
 SHARE = "data"
 
@@ -28,8 +30,8 @@ def create(here: Here, ask: Ask) -> Answer:
     wanted = redact.visible({**properties, "vmSize": properties["vmSize"].upper()})
     old = find(here, parent, "fileServers", name)
     if old is not None:
-        return _repeat(alive(old), wanted)
-    return Answer(200, _put(here, parent, name, wanted, ask.warnings).document)
+        return operations.begin(here, ask, "create", _repeated(alive(old), wanted))
+    return operations.begin(here, ask, "create", _put(here, parent, name, wanted, ask.warnings))
 
 
 def _put(here: Here, parent: Record, name: str, wanted: Document, warnings: tuple[str, ...]) -> Record:
@@ -44,7 +46,8 @@ def _put(here: Here, parent: Record, name: str, wanted: Document, warnings: tupl
     folder = here.root / "shares" / str(private["account"]) / SHARE
     folder.mkdir(parents=True)
     address = {"fileServerPublicIP": "127.0.0.1", "fileServerInternalIP": "127.0.0.1"}
-    settings = {**wanted, "mountSettings": {"mountPoint": str(folder), **address}}
+    settings = {**wanted, "mountSettings": {"mountPoint": "/data", **address, "fileServerType": "nfs"}}
+    settings[additions.FIELD] = {additions.FOLDER: str(folder)}
     document = fresh(here, parent, "fileServers", name, settings)
     return here.store.put(document["id"], "fileServers", parent.id, document, private)
 
@@ -58,14 +61,14 @@ def _problems(properties: Document) -> list[Problem]:
     ]
 
 
-def _repeat(old: Record, wanted: Document) -> Answer:
+def _repeated(old: Record, wanted: Document) -> Record:
     if old.private["asked"] != wanted:
         name = old.document["name"]
         raise ConflictError(
             f"The file server '{name}' exists already with other settings; delete it first, or use another name.",
             code="FileServerAlreadyExists",
         )
-    return Answer(200, old.document)
+    return old
 
 
 def delete(here: Here, ask: Ask) -> Answer:
@@ -76,7 +79,7 @@ def delete(here: Here, ask: Ask) -> Answer:
     _refuse_in_use(here, record)
     here.store.delete(record.id)
     trash.discard(here.root, here.root / "shares" / accounts.share_of(record)[0])
-    return Answer(200)
+    return operations.begin(here, ask, "delete", record)
 
 
 def _refuse_in_use(here: Here, record: Record) -> None:

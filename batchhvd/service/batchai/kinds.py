@@ -8,6 +8,7 @@ from batchhvd.errors import ConflictError, NotFoundError
 from batchhvd.service.arm import operations
 from batchhvd.service.arm.groups import group, mark_deleting, open_group
 from batchhvd.service.http import paging
+from batchhvd.service.http.conditions import tagged
 from batchhvd.service.http.exchange import Answer, Ask, Here
 from batchhvd.service.store.records import Document, Record
 from batchhvd.wire.facts.identity import SUBSCRIPTION
@@ -22,6 +23,18 @@ _KINDS = {
 }
 
 
+# Source: the recordings of azure-mgmt-batchai's tests; the published examples have older names.
+_TYPES = {
+    "workspaces": "Microsoft.BatchAI/workspaces",
+    "experiments": "Microsoft.BatchAI/workspaces/experiments",
+    "jobs": "Microsoft.BatchAI/workspaces/experiments/jobs",
+    "clusters": "Microsoft.BatchAI/workspaces/clusters",
+    "fileServers": "Microsoft.BatchAI/workspaces/fileservers",
+}
+
+_SEGMENTS = {"fileServers": "fileservers"}  # in an id, as the recordings show it
+
+
 def find(here: Here, parent: Record, type: str, name: str) -> Record | None:
     """Returns a resource by its name in its parent, or None."""
     return here.store.get(child_id(parent, type, name))
@@ -30,7 +43,7 @@ def find(here: Here, parent: Record, type: str, name: str) -> Record | None:
 def child_id(parent: Record, type: str, name: str) -> str:
     """Returns the id that a resource of this name has in its parent."""
     provider = "/providers/Microsoft.BatchAI" if type == "workspaces" else ""
-    return f"{parent.id}{provider}/{type}/{name}"
+    return f"{parent.id}{provider}/{_SEGMENTS.get(type, type)}/{name}"
 
 
 def parent_of(here: Here, ask: Ask, type: str) -> Record:
@@ -83,6 +96,8 @@ def existing(record: Record | None, type: str, ask: Ask, code: str) -> Record:
     """
     if record is None:
         kind, name = type.removesuffix("s"), ask.names[_KINDS[type]]
+        if type == "jobs":
+            raise NotFoundError(f"The specified job {name} is not found", code="JobNotFound", target=name)
         raise NotFoundError(f"The {kind} '{name}' could not be found.", code=code, target=name)
     return record
 
@@ -124,7 +139,7 @@ def fresh(here: Here, parent: Record, type: str, name: str, properties: Mapping[
     return {
         "id": child_id(parent, type, name),
         "name": name,
-        "type": f"Microsoft.BatchAI/{type[0].upper()}{type[1:]}",
+        "type": _TYPES[type],
         "properties": {**properties, **states},
     }
 
@@ -132,7 +147,7 @@ def fresh(here: Here, parent: Record, type: str, name: str, properties: Mapping[
 def get(type: str, here: Here, ask: Ask) -> Answer:
     """Shows a resource; its document goes out as it is stored, because this is what clients ask for most."""
     text = here.store.document(_id(ask, type))
-    return Answer(200, named(here, ask, type).document if text is None else text)
+    return tagged(named(here, ask, type).document if text is None else text)
 
 
 def list_children(type: str, here: Here, ask: Ask) -> Answer:

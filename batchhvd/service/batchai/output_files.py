@@ -22,7 +22,7 @@ from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.documents import JobProperties, OutputEntry
 from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Document
-from batchhvd.wire.facts.hosts import FILE_DOMAIN
+from batchhvd.wire.facts.hosts import BLOB_DOMAIN, FILE_DOMAIN
 from batchhvd.wire.facts.times import write_moment
 
 _READ = 1001  # names that are read at once: one more than a page has
@@ -30,18 +30,20 @@ _READ = 1001  # names that are read at once: one more than a page has
 
 @frozen
 class Folder:
-    """A directory on a share.
+    """A directory on a share or in a container.
 
     Attributes:
-        account, share: the share.
+        account, share: the share or container.
         path: the directory's place in the share, "" for the share itself.
         top: the share's directory in the file system.
+        container: whether it is a container of blobs.
     """
 
     account: str
     share: str
     path: str
     top: Path
+    container: bool = False
 
 
 @frozen
@@ -74,8 +76,10 @@ def list_files(here: Here, ask: Ask) -> Answer:
     return paging.found(ask, fetch, lambda entry: entry.name, lambda entry: _show(entry, link))
 
 
-def output_directory(here: Here, job: StoredJob, id: str) -> tuple[str, str, str] | None:
-    """Returns account, share and path of a job's output directory; ``stdouterr`` holds its logs.
+def output_directory(here: Here, job: StoredJob, id: str) -> tuple[str, str, str, bool] | None:
+    """Returns account, share and path of a job's output directory, and whether the share is a container of blobs.
+
+    ``stdouterr`` holds its logs.
 
     Returns None when the mount that it is on does not exist any more.
 
@@ -104,16 +108,16 @@ def _output(properties: JobProperties, id: str) -> OutputEntry:
     return outputs[id]
 
 
-def _place(here: Here, properties: JobProperties, path: str) -> tuple[str, str, str] | None:
+def _place(here: Here, properties: JobProperties, path: str) -> tuple[str, str, str, bool] | None:
     cluster = here.store.get(properties["cluster"]["id"])
     found = mounts.locate(path, mounts.every(properties, StoredCluster.of(cluster).properties if cluster else {}))
     if found is None:
         return None
     mount, rest = found
     if mount.account:
-        return mount.account, mount.share, rest
+        return mount.account, mount.share, rest, mount.container
     server = here.store.get(mount.share)
-    return None if server is None else (*accounts.share_of(server), rest)
+    return None if server is None else (*accounts.share_of(server), rest, False)
 
 
 def _folder(here: Here, job: StoredJob, id: str, directory: str) -> Folder | None:
@@ -124,10 +128,11 @@ def _folder(here: Here, job: StoredJob, id: str, directory: str) -> Folder | Non
             code="InvalidField",
             target="directory",
         )
-    top = here.files.directory(place[0], place[1]) if place else None
+    top = here.storage(container=place[3]).directory(place[0], place[1]) if place else None
     if place is None or top is None:
         return None
-    return Folder(place[0], place[1], posixpath.normpath(posixpath.join(place[2], directory)).strip("/"), top)
+    path = posixpath.normpath(posixpath.join(place[2], directory)).strip("/")
+    return Folder(place[0], place[1], path, top, place[3])
 
 
 def _entries(here: Here, folder: Folder, after: str) -> Iterator[ListedFile]:
@@ -178,6 +183,8 @@ def _show(entry: ListedFile, link: Callable[[str], str]) -> Document:
 def _links(here: Here, ask: Ask, folder: Folder, expiry: float) -> Callable[[str], str]:
     """Returns what gives the link to a file of a folder's share by its path there."""
     public = "://management." in ask.base
-    start = f"https://{folder.account}.{FILE_DOMAIN}" if public else f"{ask.base}/{folder.account}"
-    query = here.files.links(folder.account, folder.share, "r", expiry)
+    domain = BLOB_DOMAIN if folder.container else FILE_DOMAIN
+    base = here.blobs[1] if folder.container and here.blobs else ask.base
+    start = f"https://{folder.account}.{domain}" if public else f"{base}/{folder.account}"
+    query = here.storage(container=folder.container).links(folder.account, folder.share, "rl", expiry)
     return lambda path: f"{start}/{folder.share}/{quote(path)}?{query(path)}"

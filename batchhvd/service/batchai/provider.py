@@ -9,22 +9,29 @@ from batchhvd.wire.facts import vm_sizes
 from batchhvd.wire.facts.states import VmPriority
 
 _VERBS = {"GET": "read", "PUT": "write", "PATCH": "write", "DELETE": "delete", "POST": "action"}
-_WORDS = {VmPriority.DEDICATED: "Dedicated", VmPriority.LOW_PRIORITY: "Low Priority"}
+# Source: the recording of azure-mgmt-batchai's test quota_and_usage.
+_WORDS = {VmPriority.DEDICATED: "Dedicated", VmPriority.LOW_PRIORITY: "LowPriority"}
+_FAMILIES = ("D", "Dv2", "NC", "NCv2", "NCv3", "ND", "NV")
 
 
 def list_usages(here: Here, ask: Ask) -> Answer:
     """Lists how much of each resource is in use; there are no quotas, so each limit is the largest number that fits."""
-    counts = {"Clusters": here.store.count("clusters"), "Jobs": here.store.count("jobs")}
+    counts = {"Clusters": here.store.count("clusters")}
     nodes = here.store.node_counts()
     for priority, words in _WORDS.items():
-        cores = [vm_sizes.size(size).cores * number for size, which, number in nodes if which == priority]
-        counts[f"Total Cluster {words} Regional vCPUs"] = sum(cores)
+        cores = [
+            (vm_sizes.family(size), vm_sizes.size(size).cores * count) for size, own, count in nodes if own == priority
+        ]
+        counts[f"Total Cluster {words} Regional vCPUs"] = sum(count for _, count in cores)
+        for family in _FAMILIES:
+            used = sum(count for own, count in cores if own == family)
+            counts[f"Standard {family} Family Cluster {words} vCPUs"] = used
     return Answer(200, {"value": [_usage(name, count) for name, count in counts.items()]})
 
 
 def _usage(name: str, count: int) -> Document:
-    limit = 2**31 - 1
-    return {"unit": "Count", "currentValue": count, "limit": limit, "name": {"value": name, "localizedValue": name}}
+    words = {"value": name, "localizedValue": name.replace("LowPriority", "Low Priority")}
+    return {"unit": "Count", "currentValue": count, "limit": 2**31 - 1, "name": words}
 
 
 def list_operations(description: Description, here: Here, ask: Ask) -> Answer:

@@ -31,8 +31,16 @@ def _part(value: object) -> object:
 
 def account_keys(volumes: MountVolumes) -> dict[str, str]:
     """Returns the key of each storage account that some mount volumes name."""
-    shares = volumes.get("azureFileShares", ())
-    return {share["accountName"]: share["credentials"].get("accountKey", "") for share in shares}
+    mounted = [*volumes.get("azureFileShares", ()), *volumes.get("azureBlobFileSystems", ())]
+    return {each["accountName"]: each["credentials"].get("accountKey", "") for each in mounted}
+
+
+def registry_password(properties: Mapping[str, object]) -> str:
+    """Returns the password of a job's image registry, or ""."""
+    found: object = properties
+    for name in ("containerSettings", "imageSourceRegistry", "credentials", "password"):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found if isinstance(found, str) else ""
 
 
 def secrets(entries: Sequence[Variable]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from batchhvd.errors import ConflictError
 from batchhvd.service.batchai.kinds import alive, find, fresh, name_of, named, open_parent
 from batchhvd.service.http import paging
+from batchhvd.service.http.conditions import tagged
 from batchhvd.service.http.exchange import Answer, Ask, Here
 from batchhvd.service.store.records import Document, Record
 
@@ -17,7 +18,7 @@ def create(here: Here, ask: Ask) -> Answer:
         return _replace(here, alive(old), ask.body)
     tags = {"tags": ask.body["tags"]} if "tags" in ask.body else {}
     document = {**fresh(here, parent, "workspaces", name, {}), "location": ask.body["location"], **tags}
-    return Answer(200, here.store.put(document["id"], "workspaces", parent.id, document).document)
+    return tagged(here.store.put(document["id"], "workspaces", parent.id, document).document)
 
 
 def _replace(here: Here, old: Record, body: Document) -> Answer:
@@ -37,9 +38,9 @@ def update(here: Here, ask: Ask) -> Answer:
 
 def _tag(here: Here, old: Record, body: Document) -> Answer:
     if "tags" not in body:
-        return Answer(200, old.document)
+        return tagged(old.document)
     changed = here.store.update(old.id, lambda document, private: document.update(tags=body["tags"]))
-    return Answer(200, (changed or old).document)
+    return tagged((changed or old).document)
 
 
 def list_all(here: Here, ask: Ask) -> Answer:

@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from batchhvd.service.http import limits
-from batchhvd.service.http.incoming import TRUST
+from batchhvd.service.http.incoming import CUT, TRUST
 from batchhvd.service.http.outgoing import CONFINED
 
 log = logging.getLogger("batchhvd.service")
@@ -134,7 +134,7 @@ class Door(HttpToolsProtocol):  # type: ignore[misc]  # mypy is told to skip uvi
     def on_message_begin(self) -> None:
         """Begins a request's head."""
         super().on_message_begin()
-        self.scope["extensions"] = {TRUST: self._trust}
+        self.scope["extensions"] = {TRUST: self._trust, CUT: self.transport.abort}
         self._in_head = self._in_message = True
         self._head = self._fields = self._rest = 0
         self._began = self._since

@@ -13,10 +13,11 @@ from starlette.types import Receive, Scope, Send
 
 from batchhvd.errors import BadRequestError, ServiceError
 from batchhvd.service.store.records import Record, Store
+from batchhvd.wire.facts.containers import Containers
 
 
 class FileService(Protocol):
-    """What the control plane needs of the Azure Files data plane."""
+    """What the control plane needs of the data plane of Azure Files, or of blobs; a container is a share there."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one HTTP request (ASGI)."""
@@ -55,6 +56,9 @@ class Here:
         now: the clock, seconds since 1970.
         directories: the directories of the machine that jobs may mount.
         problem: says what keeps the service from answering, "" if nothing does.
+        preparation: says where a job's preparation would run.
+        blobs: the blob service, if there is one, and the URL below which it serves accounts by path.
+        containers: what the service does with container images.
         logins: returns the ports through which nodes of a cluster can be entered, by the cluster's id and their names.
     """
 
@@ -64,7 +68,20 @@ class Here:
     now: Callable[[], float]
     directories: Sequence[str] = ()
     problem: Callable[[], str] = lambda: ""
+    preparation: Callable[[], str] = lambda: ""
+    blobs: tuple[FileService, str] | None = None
+    containers: Containers = Containers()
     logins: Logins = lambda cluster, nodes: {}
+
+    def storage(self, *, container: bool) -> FileService:
+        """Returns the service that holds a share, or a container of blobs.
+
+        Raises:
+            ServiceError: 501, there is no blob service.
+        """
+        if container and self.blobs is None:
+            raise ServiceError("There is no blob service here.", status=501, code="NotImplemented")
+        return self.blobs[0] if container and self.blobs else self.files
 
     def check(self) -> None:
         """Refuses a request if something keeps the service from answering.

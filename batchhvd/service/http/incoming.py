@@ -16,6 +16,9 @@ DRY_RUN = "x-batchhvd-dry-run"
 TRUST = "batchhvd.trust"
 """The extension of ASGI by which the application tells the server whom it trusts."""
 
+CUT = "batchhvd.cut"
+"""The extension by which an application ends the connection at once, as a network failure would."""
+
 _WRITES = frozenset({"PUT", "PATCH", "DELETE"})
 
 

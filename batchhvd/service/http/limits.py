@@ -24,6 +24,9 @@ BODY_BYTES = 4 << 20
 FILE_BODY_BYTES = 4 << 20
 """The body of a request to the file service, as in Azure: 413."""
 
+BLOB_BODY_BYTES = 5000 << 20
+"""The content of a blob that one request puts, of which 1 MiB is held in memory: 413."""
+
 FORM_BYTES = 64 << 10
 """The body of a request to a token endpoint: 413."""
 

@@ -51,7 +51,16 @@ def _target(store: Store, root: Path, mount: MountPoint, keys: Mapping[str, str]
         account, share = _server(store, mount)
         return _directory(root, account, share, mount.inside)
     _check_key(store, mount.account, keys.get(mount.account, ""))
+    if mount.container:
+        return _container(root, mount.account, mount.share)
     return _directory(root, mount.account, mount.share, mount.inside)
+
+
+def _container(root: Path, account: str, container: str) -> Path:
+    place = root / "containers" / account / container
+    if not place.is_dir():
+        raise MountError(f"The account {account} has no container {container} any more.", f"{account}/{container}")
+    return place
 
 
 def _of_machine(directory: str, allowed: Sequence[str]) -> Path:

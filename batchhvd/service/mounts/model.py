@@ -28,9 +28,10 @@ class MountPoint:
     Attributes:
         root: the variable under which it is mounted, ``JOB_ROOT`` or ``CLUSTER_ROOT``.
         path: its path below that, normalised.
-        account, share: what is mounted; for a file server the account is "" and the share is the file server's id; for
-            a directory of the machine both are "".
+        account, share: what is mounted, a share or a container; for a file server the account is "" and the share is
+            the file server's id; for a directory of the machine both are "".
         inside: the directory of the share that is mounted, "" for all of it; or the machine's directory.
+        container: whether it is a container of blobs.
     """
 
     root: str
@@ -38,6 +39,7 @@ class MountPoint:
     account: str
     share: str
     inside: str = ""
+    container: bool = False
 
     @property
     def unmanaged(self) -> bool:
@@ -86,6 +88,9 @@ def of(volumes: MountVolumes, root: str) -> Iterator[MountPoint]:
         found = share_of(entry["azureFileUrl"], entry["accountName"])
         if found is not None:
             yield MountPoint(root, posixpath.normpath(entry["relativeMountPath"]), entry["accountName"], *found)
+    for system in volumes.get("azureBlobFileSystems", ()):
+        path = posixpath.normpath(system["relativeMountPath"])
+        yield MountPoint(root, path, system["accountName"], system["containerName"], container=True)
     for server in volumes.get("fileServers", ()):
         path, directory = posixpath.normpath(server["relativeMountPath"]), server.get("sourceDirectory", "")
         yield MountPoint(root, path, "", server["fileServer"]["id"], directory.strip("/"))
@@ -112,17 +117,29 @@ def locate(path: str, mounts: list[MountPoint]) -> tuple[MountPoint, str] | None
 
 def below(path: str, mounts: list[MountPoint]) -> tuple[MountPoint, str] | None:
     """Returns the mount that a path is on, and the path below it; whatever reads such paths reads them with this."""
-    variable = _VARIABLE.match(path)
-    if variable is None:
-        return None
-    root, rest = variable.group(1) or variable.group(2), path[variable.end() :].lstrip("/")
-    if not inside(rest):
-        return None
-    place = posixpath.normpath(rest or ".")
+    root, place = _split(path)
     for mount in mounts:
         if mount.root == root and (place == mount.path or place.startswith(mount.path + "/")):
             return mount, place[len(mount.path) :].lstrip("/")
     return None
+
+
+def unmounted(path: str, mounts: list[MountPoint]) -> str | None:
+    """Returns the place below the cluster's mount root of a path on which nothing is mounted; None for any other path.
+
+    Batch AI took such a path for outputs, and left them on the node.
+    """
+    root, place = _split(path)
+    return place if root == CLUSTER_ROOT and below(path, mounts) is None else None
+
+
+def _split(path: str) -> tuple[str, str]:
+    """Returns the variable that a path begins with and the normal form of the rest; ("", "") if that would leave it."""
+    variable = _VARIABLE.match(path)
+    rest = path[variable.end() :].lstrip("/") if variable else ""
+    if variable is None or not inside(rest):
+        return "", ""
+    return variable.group(1) or variable.group(2), posixpath.normpath(rest or ".")
 
 
 def output_place(segment: str, outputs: str, suffix: str) -> str:

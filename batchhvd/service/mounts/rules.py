@@ -13,6 +13,7 @@ from batchhvd.service.mounts import machine
 from batchhvd.service.mounts import model as mounts
 from batchhvd.service.store import accounts
 from batchhvd.service.store.documents import (
+    AzureBlobFileSystem,
     AzureFileShare,
     FileServerMount,
     JobProperties,
@@ -24,17 +25,20 @@ from batchhvd.service.store.documents import (
 from batchhvd.wire.facts.hosts import FILE_DOMAIN
 from batchhvd.wire.facts.job_variables import allowed
 
-_NO_BLOBS = "is not supported: there are no blob containers here; use azureFileShares"
+_READ_ONLY = re.compile(r"(?:^|[\s,=-])(?:ro|read-only)(?:$|[\s,=])")
 _NO_VAULT = "is not supported: there is no key vault here; give the value itself"
 _VARIABLE = re.compile(r"\$(?:\w+|\{\w*\}?)", re.ASCII)  # what a node would expand in a path
+_Mounted = AzureFileShare | AzureBlobFileSystem | FileServerMount | UnmanagedFileSystem
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_]+")
 
 
 def problems(here: Here, volumes: MountVolumes, at: str) -> list[Problem]:
     """Returns what is wrong with a ``mountVolumes`` block."""
-    found = [Problem(f"{at}/azureBlobFileSystems", _NO_BLOBS)] if volumes.get("azureBlobFileSystems") else []
+    found: list[Problem] = []
     for index, entry in enumerate(volumes.get("azureFileShares", ())):
         found += _share_problems(here, entry, f"{at}/azureFileShares/{index}")
+    for index, blobs in enumerate(volumes.get("azureBlobFileSystems", ())):
+        found += _container_problems(here, blobs, f"{at}/azureBlobFileSystems/{index}")
     for index, server in enumerate(volumes.get("fileServers", ())):
         found += _server_problems(here, server, f"{at}/fileServers/{index}")
     for index, system in enumerate(volumes.get("unmanagedFileSystems", ())):
@@ -43,6 +47,24 @@ def problems(here: Here, volumes: MountVolumes, at: str) -> list[Problem]:
 
 
 def _share_problems(here: Here, entry: AzureFileShare, at: str) -> list[Problem]:
+    found = _credential_problems(here, entry, at)
+    return found or _url_problems(here, entry["accountName"], entry["azureFileUrl"], f"{at}/azureFileUrl")
+
+
+def _container_problems(here: Here, entry: AzureBlobFileSystem, at: str) -> list[Problem]:
+    account, container, options = entry["accountName"], entry["containerName"], entry.get("mountOptions", "")
+    if found := _credential_problems(here, entry, at):
+        return found
+    if here.blobs is None or here.blobs[0].directory(account, container) is None:
+        text = f"names the container '{container}', which does not exist in the account '{account}'"
+        return [Problem(f"{at}/containerName", text)]
+    if _READ_ONLY.search(options):
+        text = f"asks for a mount that cannot be written, which is not supported: '{options}'"
+        return [Problem(f"{at}/mountOptions", text)]
+    return []
+
+
+def _credential_problems(here: Here, entry: AzureFileShare | AzureBlobFileSystem, at: str) -> list[Problem]:
     account, credentials = entry["accountName"], entry["credentials"]
     keys = accounts.keys_of(here.store, account)
     if keys is None:
@@ -53,7 +75,7 @@ def _share_problems(here: Here, entry: AzureFileShare, at: str) -> list[Problem]
         return [Problem(f"{at}/credentials/accountKey", "is missing")]
     if not any(hmac.compare_digest(credentials["accountKey"].encode(), key.encode()) for key in keys):
         return [Problem(f"{at}/credentials/accountKey", f"is not a key of the storage account '{account}'")]
-    return _url_problems(here, account, entry["azureFileUrl"], f"{at}/azureFileUrl")
+    return []
 
 
 def _url_problems(here: Here, account: str, url: str, at: str) -> list[Problem]:
@@ -101,8 +123,9 @@ def _place_problems(volumes: MountVolumes, at: str) -> Iterator[Problem]:
 
 def _places(volumes: MountVolumes, at: str) -> Iterator[tuple[str, str]]:
     """Yields the JSON pointer and the value of each mount's ``relativeMountPath``."""
-    kinds: tuple[tuple[str, Sequence[AzureFileShare | FileServerMount | UnmanagedFileSystem]], ...] = (
+    kinds: tuple[tuple[str, Sequence[_Mounted]], ...] = (
         ("azureFileShares", volumes.get("azureFileShares", ())),
+        ("azureBlobFileSystems", volumes.get("azureBlobFileSystems", ())),
         ("fileServers", volumes.get("fileServers", ())),
         ("unmanagedFileSystems", volumes.get("unmanagedFileSystems", ())),
     )
@@ -147,8 +170,21 @@ def _is_text(value: str) -> bool:
 
 
 def log_problems(holder: TaskProperties, known: list[mounts.MountPoint], at: str) -> list[Problem]:
-    """Returns what is wrong with the ``stdOutErrPathPrefix`` of a job or of a setup task."""
+    """Returns what is wrong with the ``stdOutErrPathPrefix`` of a setup task."""
     return _prefix_problems(holder["stdOutErrPathPrefix"], known, f"{at}/stdOutErrPathPrefix")
+
+
+def unmounted_warnings(properties: JobProperties, known: list[mounts.MountPoint]) -> Iterator[str]:
+    """Yields a sentence for each prefix of a job's outputs on which nothing is mounted."""
+    places = [("stdOutErrPathPrefix", properties["stdOutErrPathPrefix"])]
+    for index, entry in enumerate(properties.get("outputDirectories", ())):
+        places.append((f"outputDirectories/{index}/pathPrefix", entry["pathPrefix"]))
+    for pointer, path in places:
+        if mounts.unmounted(path, known) is not None:
+            yield (
+                f"/properties/{pointer} lies on no mount: '{path}'. What the job writes there stays in its own folder, "
+                "below tasks/ in the service's root, and no list of files shows it."
+            )
 
 
 def directory_problems(properties: JobProperties, known: list[mounts.MountPoint], at: str) -> list[Problem]:
@@ -157,16 +193,23 @@ def directory_problems(properties: JobProperties, known: list[mounts.MountPoint]
     outputs = [entry["id"] for entry in properties.get("outputDirectories", ())]
     found = [*_id_problems(inputs, set(), f"{at}/inputDirectories")]
     found += _id_problems(outputs, {"stdouterr"}, f"{at}/outputDirectories")
-    found += log_problems(properties, known, at)
+    found += _output_problems(properties["stdOutErrPathPrefix"], known, f"{at}/stdOutErrPathPrefix")
     for index, entry in enumerate(properties.get("outputDirectories", ())):
         pointer = f"{at}/outputDirectories/{index}"
-        found += _prefix_problems(entry["pathPrefix"], known, f"{pointer}/pathPrefix")
+        found += _output_problems(entry["pathPrefix"], known, f"{pointer}/pathPrefix")
         suffix = entry.get("pathSuffix", "")
         if not mounts.inside(suffix.lstrip("/")):
             found.append(Problem(f"{pointer}/pathSuffix", "must stay inside the output directory"))
         elif variable := _VARIABLE.search(suffix):
             found.append(Problem(f"{pointer}/pathSuffix", f"may hold no variable, not '{variable[0]}': '{suffix}'"))
     return found
+
+
+def _output_problems(path: str, known: list[mounts.MountPoint], pointer: str) -> list[Problem]:
+    """Returns what is wrong with a prefix of a job's outputs; Batch AI took one below the cluster's root as it is."""
+    if mounts.unmounted(path, known) is not None and not _VARIABLE.search(path, 1):
+        return []
+    return _prefix_problems(path, known, pointer)
 
 
 def _prefix_problems(path: str, known: list[mounts.MountPoint], pointer: str) -> list[Problem]:

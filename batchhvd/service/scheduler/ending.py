@@ -28,7 +28,7 @@ class Ending(WireWord):
 
 TEXTS: Mapping[str, str] = {
     Ending.DELETED: "The job was deleted.",
-    Ending.TERMINATED: "The job was terminated on request.",
+    Ending.TERMINATED: "The specified job has been terminated by the user",  # as Batch AI put it
     Ending.CLUSTER_GONE: "The job's cluster was deleted.",
     Ending.NODES_GONE: "The job was terminated because its nodes left the cluster.",
 }

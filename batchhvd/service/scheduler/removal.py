@@ -101,5 +101,6 @@ class Removal:
         found = self.store.get(record.key) if record.type in _STORAGE else None
         if found is not None:
             name = found.document["name"] if record.type == "storageAccounts" else accounts.share_of(found)[0]
-            trash.discard(self.root, self.root / "shares" / str(name))
+            for folder in accounts.folders(self.root, str(name)):
+                trash.discard(self.root, folder)
         return True

@@ -48,7 +48,7 @@ class Setups:
     def _again(self, cluster: StoredCluster, name: str, now: float) -> StoredCluster:
         """Sets up a node again, if what kept its setup from starting is repaired."""
         self._tries[name] = now
-        trash.discard(self._root, self._root / "tasks" / "setup" / name)
+        trash.discard(self._root, _folder(self._root, cluster, name))
         try:
             handle = self._started(cluster, name)
         except Exception as error:  # it stays as it is, with the error that tells why
@@ -120,7 +120,7 @@ class Setups:
 def build(cluster: StoredCluster, name: str, targets: Mapping[MountPoint, Path], root: Path, site: Site) -> TaskLayout:
     """Returns the task that sets up one node: the setup command runs as a preparation, with nothing after it."""
     setup = cluster.properties["nodeSetup"]["setupTask"]
-    folder = root / "tasks" / "setup" / name
+    folder = _folder(root, cluster, name)
     prefix = job_task.locate(setup["stdOutErrPathPrefix"], targets)
     if prefix is None:
         raise ValueError(f"stdOutErrPathPrefix lies on no mount of the cluster: {setup['stdOutErrPathPrefix']}")
@@ -143,6 +143,11 @@ def build(cluster: StoredCluster, name: str, targets: Mapping[MountPoint, Path],
         options=site.options,
     )
     return TaskLayout(task, {folder / "cluster" / mount.path: target for mount, target in targets.items()}, (logs,))
+
+
+def _folder(root: Path, cluster: StoredCluster, name: str) -> Path:
+    # The number: nodes have the same names if a cluster is deleted and made anew within one second.
+    return root / "tasks" / "setup" / f"{name}-{cluster.record.number}"
 
 
 def _unusable(name: str, message: str, *, again: bool = False) -> Callable[[StoredCluster], StoredCluster]:

@@ -12,11 +12,14 @@ from attrs import field, frozen
 from batchhvd.engines.base import Launch, PreparationPlace, StallAction, Task
 from batchhvd.service.mounts import model as mounts
 from batchhvd.service.mounts.model import MountPoint
+from batchhvd.service.scheduler import container
 from batchhvd.service.scheduler.layout import TaskLayout
 from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.documents import ClusterProperties, JobProperties, SetupTask, TaskProperties
 from batchhvd.service.store.job import StoredJob
-from batchhvd.wire.facts import vm_sizes
+from batchhvd.wire.facts import toolkits, vm_sizes
+from batchhvd.wire.facts.containers import Containers
+from batchhvd.wire.facts.documents import Document
 from batchhvd.wire.facts.job_variables import NUM_GPUS, RETRIES, STALL_ACTION, STALL_SECONDS, allowed, interpreted
 from batchhvd.wire.facts.mount_roots import CLUSTER_ROOT, JOB_ROOT
 from batchhvd.wire.facts.times import read_duration
@@ -27,6 +30,7 @@ FOLDERS = {JOB_ROOT: "mounts", CLUSTER_ROOT: "cluster"}
 _PYTHON, _PROGRAMS = "BATCHHVD_PYTHON_FOLDER", "BATCHHVD_PROGRAMS"
 SSH_CONFIG = "BATCHHVD_SSH_CONFIG"
 """The variable that names the configuration with which a job's nodes reach each other by ``ssh``."""
+_IN_IMAGE = '"$(command -v python || command -v python3 || echo python)"'
 LITERAL = (
     *(_PYTHON, _PROGRAMS, SSH_CONFIG, CLUSTER_ROOT, JOB_ROOT, "AZ_BATCHAI_JOB_NAME", "AZ_BATCHAI_SHARED_JOB_TEMP"),
     *("AZ_BATCHAI_MPI_HOST_FILE", "AZ_BATCHAI_NODE_LIST"),
@@ -44,6 +48,7 @@ class Site:
         layers: absolute path of the directory of prepared layers, or "".
         options: the engine's own settings.
         directories: the directories of the machine that jobs may mount.
+        containers: what it does with container images.
         programs: the folder of the programs that jobs find before all others, or "".
         equip: gives the nodes of a job what they reach each other with, by its folder, its cluster and their names; or
             None.
@@ -54,6 +59,7 @@ class Site:
     layers: str = ""
     options: Mapping[str, str] = field(factory=dict)
     directories: Sequence[str] = ()
+    containers: Containers = Containers()
     programs: str = ""
     equip: Callable[[Path, StoredCluster, Sequence[str]], None] | None = None
 
@@ -86,17 +92,21 @@ def build(
         site: what the service decides.
     """
     properties = job.properties
-    launch, command, script = _command(properties, site)
-    outputs = output_directories(job, targets)
+    box = container.document(job, site.containers)
+    start = start_of(properties)
+    commands = _commands(start, _IN_IMAGE if box else _as_it_is(site.python))
+    outputs = output_directories(job, targets, attempt.folder)
     variables = dict(_variables(job, cluster, attempt, site))
     task = Task(
         name=re.sub(r"[^\w.-]", "-", job.name, flags=re.ASCII),
         folder=str(attempt.folder),
         nodes=attempt.nodes,
-        ranks=spread(process_count(properties), len(attempt.nodes)),
-        launch=launch,
-        command=command,
-        script=script,
+        ranks=start.ranks,
+        launch=start.launch,
+        command=commands[next(iter(commands))],
+        roles=tuple(role for node in start.roles for role in node) if start.launch == Launch.TENSORFLOW else (),
+        commands=commands if start.launch == Launch.TENSORFLOW else {},
+        script=start.script,
         preparation=_preparation(properties),
         prepare=site.prepare,
         layers=site.layers,
@@ -104,10 +114,11 @@ def build(
         literal=tuple(name for name in LITERAL if name not in _own(properties)),
         secrets=job.secrets,
         logs=str(outputs["stdouterr"]),
-        notices=tuple(_notices(job)),
+        notices=tuple(_notices(job, site)),
         wall_seconds=_wall_seconds(properties),
         attempt=attempt.attempt,
         options=site.options,
+        container=box,
         stall_seconds=_stall_seconds(properties),
         stall_action=_stall_action(properties),
     )
@@ -120,25 +131,36 @@ def mounts_of(job: JobProperties, cluster: ClusterProperties) -> list[MountPoint
     return mounts.every(job, cluster)
 
 
-def output_directories(job: StoredJob, targets: Mapping[MountPoint, Path]) -> dict[str, Path]:
+def output_directories(job: StoredJob, targets: Mapping[MountPoint, Path], folder: Path) -> dict[str, Path]:
     """Returns the path of each output directory by its id; ``stdouterr`` holds the logs.
 
+    Args:
+        job: the job.
+        targets: the directory that each of its mounts leads to.
+        folder: the task's folder, which holds what lies on no mount.
+
     Raises:
-        ValueError: a prefix is on no mount; the message is the prefix.
+        ValueError: a prefix is on no mount, and not below the cluster's mount root; the message is the prefix.
     """
     properties, segment = job.properties, job.properties["jobOutputDirectoryPathSegment"]
-    found = {"stdouterr": _resolve(properties["stdOutErrPathPrefix"], targets) / segment / "stdouterr"}
+    found = {"stdouterr": _written(properties["stdOutErrPathPrefix"], targets, folder) / segment / "stdouterr"}
     for entry in properties.get("outputDirectories", ()):
         place = mounts.output_place(segment, job.outputs, entry.get("pathSuffix", ""))
-        found[entry["id"]] = _resolve(entry["pathPrefix"], targets) / place
+        found[entry["id"]] = _written(entry["pathPrefix"], targets, folder) / place
     return found
 
 
+def _written(prefix: str, targets: Mapping[MountPoint, Path], folder: Path) -> Path:
+    place = mounts.unmounted(prefix, list(targets))
+    return _resolve(prefix, targets) if place is None else folder / FOLDERS[CLUSTER_ROOT] / place
+
+
 def segments(properties: JobProperties, targets: Mapping[MountPoint, Path]) -> list[Path]:
-    """Returns the directories that only this job writes to, one for each prefix."""
+    """Returns the directories that only this job writes to, one for each prefix that lies on a mount."""
     prefixes = [properties["stdOutErrPathPrefix"], *(e["pathPrefix"] for e in properties.get("outputDirectories", ()))]
-    found = [_resolve(prefix, targets) / properties["jobOutputDirectoryPathSegment"] for prefix in prefixes]
-    return list(dict.fromkeys(found))
+    found = [locate(prefix, targets) for prefix in prefixes]
+    segment = properties["jobOutputDirectoryPathSegment"]
+    return list(dict.fromkeys(place / segment for place in found if place is not None))
 
 
 def _resolve(path: str, targets: Mapping[MountPoint, Path]) -> Path:
@@ -157,21 +179,21 @@ def locate(path: str, targets: Mapping[MountPoint, Path]) -> Path | None:
         return None
 
 
+def start_of(properties: JobProperties) -> toolkits.Start:
+    """Returns how the processes of a job are started."""
+    document: Document = {**properties}
+    kind = toolkits.kind_of(document)
+    return toolkits.start(kind, document[kind], properties["nodeCount"])
+
+
 def script_of(properties: JobProperties) -> str:
     """Returns the path of the job's script with its variables, "" when it has none."""
-    return str(properties.get("horovodSettings", {}).get("pythonScriptFilePath", ""))
+    return start_of(properties).script
 
 
 def process_count(properties: JobProperties) -> int:
-    """Returns how many ranks a job has: one on each node if it does not say."""
-    block = properties.get("horovodSettings") or properties.get("customMpiSettings") or {}
-    return int(block.get("processCount") or properties["nodeCount"])
-
-
-def spread(ranks: int, nodes: int) -> tuple[int, ...]:
-    """Returns how many ranks each node runs: evenly, the first ones taking what is left over."""
-    each, left = divmod(ranks, nodes)
-    return tuple(each + (index < left) for index in range(nodes))
+    """Returns how many processes a job has."""
+    return sum(start_of(properties).ranks)
 
 
 def retries(properties: JobProperties) -> int | None:
@@ -180,17 +202,11 @@ def retries(properties: JobProperties) -> int | None:
     return None if value is None else int(value)
 
 
-def _command(properties: JobProperties, site: Site) -> tuple[str, str, str]:
-    """Returns how a job is launched, the command line of a rank, and the script that must exist."""
-    if "horovodSettings" in properties:
-        block = properties["horovodSettings"]
-        own = block.get("pythonInterpreterPath")
-        words = [quote(own) if own else _as_it_is(site.python), quote(block["pythonScriptFilePath"])]
-        arguments = protect(block.get("commandLineArgs", ""))
-        return Launch.HOROVOD, " ".join([*words, arguments]).strip(), block["pythonScriptFilePath"]
-    if "customMpiSettings" in properties:
-        return Launch.MPI, protect(properties["customMpiSettings"]["commandLine"]), ""
-    return Launch.SINGLE, protect(properties["customToolkitSettings"]["commandLine"]), ""
+def _commands(start: toolkits.Start, python: str) -> dict[str, str]:
+    """Returns the command line of each role of a job."""
+    if not start.programs:
+        return {toolkits.RANK: protect(start.command)}
+    return {role: program.line(python, quote, protect) for role, program in start.programs.items()}
 
 
 def _preparation(properties: JobProperties) -> str | None:
@@ -229,12 +245,13 @@ def protect(command: str) -> str:
 def _variables(job: StoredJob, cluster: ClusterProperties, attempt: Attempt, site: Site) -> Iterator[tuple[str, str]]:
     properties = job.properties
     size = vm_sizes.size(cluster["vmSize"])
-    path = _path(site)
-    if site.programs:  # before PATH, which refers to it
-        yield _PROGRAMS, site.programs
-        yield SSH_CONFIG, str(attempt.folder / "ssh" / "config")
-        path["PATH"] = f"${{{_PROGRAMS}}}:{path['PATH']}"
-    yield from path.items()
+    if container.document(job, site.containers) is None:  # an image has its own search path
+        path = _path(site)
+        if site.programs:  # before PATH, which refers to it
+            yield _PROGRAMS, site.programs
+            yield SSH_CONFIG, str(attempt.folder / "ssh" / "config")
+            path["PATH"] = f"${{{_PROGRAMS}}}:{path['PATH']}"
+        yield from path.items()
     yield "PYTHONUNBUFFERED", "1"
     yield "PYTHONFAULTHANDLER", "1"
     yield CLUSTER_ROOT, str(attempt.folder / FOLDERS[CLUSTER_ROOT])
@@ -244,6 +261,8 @@ def _variables(job: StoredJob, cluster: ClusterProperties, attempt: Attempt, sit
     yield "AZ_BATCHAI_MPI_HOST_FILE", str(attempt.folder / "hostfile")
     yield "AZ_BATCHAI_NODE_LIST", ";".join(attempt.nodes)
     yield NUM_GPUS, str(size.gpus)
+    if backend := properties.get("pyTorchSettings", {}).get("communicationBackend"):
+        yield "AZ_BATCHAI_PYTORCH_BACKEND", str(backend).lower()
     segment = properties["jobOutputDirectoryPathSegment"]
     yield "AZ_BATCHAI_STDOUTERR_DIR", posixpath.join(properties["stdOutErrPathPrefix"], segment, "stdouterr")
     for entry in properties.get("inputDirectories", ()):
@@ -287,13 +306,11 @@ def _wall_seconds(properties: JobProperties) -> float:
     return length.total_seconds()
 
 
-def _notices(job: StoredJob) -> Sequence[str]:
+def _notices(job: StoredJob, site: Site) -> Sequence[str]:
     properties = job.properties
-    found = [f"warning: {text}" for text in job.warnings]
+    found = [f"warning: {text}" for text in (*job.warnings, *toolkits.notes({**properties}))]
     for name, value in _own(properties).items():
         if wanted := allowed(name, value):
             found.append(f"warning: the variable {name} is ignored: it must be {wanted}, not {ascii(value[:40])}")
-    if "containerSettings" in properties:
-        image = properties["containerSettings"]["imageSourceRegistry"]["image"]
-        found.append(f"the container image {image} is not run: the job runs on the machine itself")
-    return found
+    notice = container.notice(properties, site.containers)
+    return [*found, notice] if notice else found

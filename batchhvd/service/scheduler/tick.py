@@ -21,6 +21,7 @@ from batchhvd.service.mounts.links import MountError
 from batchhvd.service.scheduler import ending, nodes, transition
 from batchhvd.service.scheduler.follower import JobFollower
 from batchhvd.service.scheduler.nodes import NodeUse
+from batchhvd.service.scheduler.order import JobOrder
 from batchhvd.service.scheduler.removal import Removal
 from batchhvd.service.scheduler.setup_task import Setups
 from batchhvd.service.scheduler.starter import JobStarter, ScriptMissingError
@@ -88,6 +89,7 @@ class Scheduler:
         site = site or Site(python=sys.executable, layers=str(root / "layers"))
         self._starter = JobStarter(store, root, engine, site)
         self._follower = JobFollower(self._starter, executor or ThreadPoolExecutor(1, thread_name_prefix="seal"))
+        self._order = JobOrder(store)
         self._setups = Setups(store, root, engine, site, self._starter.backoff)
         self._doubts: dict[str, float] = {}  # since when a job could not be followed, by key
         self._jobs, self._clusters = ValueTable(StoredJob), ValueTable(StoredCluster)
@@ -99,6 +101,7 @@ class Scheduler:
     def tick(self) -> None:
         """Moves everything one step."""
         present = self._read()
+        self._order.forget(set(present.jobs))
         self._follow(present)
         try:
             self._move_all(present)
@@ -192,16 +195,32 @@ class Scheduler:
             present.clusters[cluster.key] = evolve(cluster)  # which does not rest
 
     def _move(self, cluster: StoredCluster, present: Present) -> None:
-        mine = present.of(cluster)
+        mine = self._in_order(present.of(cluster), present)
         uses = _uses(mine)
         cluster = self._step(self._setups.follow(cluster, present.now), uses, present.now)
         for wish in nodes.wishes(cluster, uses):
             present.keep(self._wish(mine[wish.id.lower()], wish.action))
-        if self._starter.place(cluster, mine, present.now):
-            for job in mine.values():
-                present.keep(self._fresh(job))
-            cluster = self._step(cluster, _uses(present.of(cluster)), present.now)
+        placed = self._starter.place(cluster, mine, present.now)
+        if placed:
+            mine |= {key: self._fresh(mine[key]) for key in placed}
+            for key in placed:
+                present.keep(mine[key])
+            going = {key: job for key, job in mine.items() if not job.has_ended}
+            cluster = self._step(cluster, _uses(going), present.now)
         present.clusters[cluster.key] = cluster
+
+    def _in_order(self, jobs: Mapping[str, StoredJob], present: Present) -> dict[str, StoredJob]:
+        """Returns the jobs of a cluster without those that wait for others, which need no node yet."""
+        found = {}
+        for key, job in jobs.items():
+            judged = self._order.judge(job)
+            if not judged:
+                found[key] = job
+            elif isinstance(judged, str):
+                self._starter.explain(job, judged, transition.JOBS)
+            else:
+                present.keep(self._starter.fail(job, judged, present.now))
+        return found
 
     def _step(self, cluster: StoredCluster, uses: Sequence[NodeUse], now: float) -> StoredCluster:
         """Moves a cluster's nodes."""

@@ -15,7 +15,7 @@ from batchhvd.wire.facts.causes import Code
 from batchhvd.wire.facts.states import JobState
 from batchhvd.wire.facts.times import write_moment
 
-ENGINE = "engine"
+ENGINE, JOBS = "engine", "jobs"  # who makes a job wait, if it is not the cluster
 
 
 def is_held(status: Status) -> bool:
@@ -26,7 +26,7 @@ def is_held(status: Status) -> bool:
 def waiting(reason: str, history: Sequence[PastAttempt], *, by: str = "") -> ErrorDocument:
     """Returns why a job waits and how its last attempt ended, as an error of its document.
 
-    ``by`` says who makes it wait, if it is not the cluster: the engine.
+    ``by`` says who makes it wait, if it is not the cluster: the engine, or other jobs.
     """
     before = f" Attempt {history[-1]['attempt']} ended: {history[-1]['error']['message']}" if history else ""
     details = {"By": by} if by else {}
@@ -40,7 +40,8 @@ def explained(job: StoredJob, reason: str, by: str = "") -> StoredJob:
 
 def is_explained(job: StoredJob, reason: str, by: str = "") -> bool:
     """Says whether a job tells already that it waits for this reason."""
-    return job.execution is not None and job.execution.errors == (_waits(job, reason, by),)
+    told = job.execution is not None and job.execution.errors == (_waits(job, reason, by),)
+    return told and "executionInfo" not in job.properties  # an older service told it there
 
 
 def _waits(job: StoredJob, reason: str, by: str) -> ErrorDocument:
@@ -65,10 +66,15 @@ def submitted(job: StoredJob, handle: str, status: Status, now: float) -> Stored
     return observed(job, status, now) if job.state == JobState.QUEUED else job
 
 
+def prepares(job: StoredJob, status: Status) -> bool:
+    """Says whether a run is with its job's preparation."""
+    return status.state == TaskState.PREPARING and bool(job.preparation)
+
+
 def is_news(job: StoredJob, status: Status) -> bool:
     """Says whether a run that has not ended may change its job: asked for each running job at each tick."""
     begun = status.started is not None and not (job.execution and job.execution.start)
-    return begun or is_held(status) or job.state == JobState.QUEUED
+    return begun or prepares(job, status) != job.is_preparing or is_held(status) or job.state == JobState.QUEUED
 
 
 def noted(job: StoredJob, status: Status, now: float) -> StoredJob:
@@ -87,7 +93,7 @@ def observed(job: StoredJob, status: Status, now: float) -> StoredJob:
     if not held and status.started is not None and not execution.start:
         execution = evolve(execution, start=write_moment(status.started))
     state = JobState.QUEUED if held else JobState.RUNNING
-    job = evolve(job, execution=execution)
+    job = evolve(job, execution=execution, is_preparing=prepares(job, status))
     return job if job.state == state else job.in_state(state, write_moment(now))
 
 
@@ -95,7 +101,9 @@ def requeued(job: StoredJob, error: ErrorDocument, now: float) -> StoredJob:
     """Puts a job back into the queue after an attempt that ended with an error."""
     history: tuple[PastAttempt, ...] = (*job.history, {"attempt": job.attempt, "ended": now, "error": error})
     execution = Execution(errors=(waiting("It starts again.", history),))
-    job = evolve(job, history=history, nodes=(), queued=now, ending="", handle="", execution=execution)
+    job = evolve(
+        job, history=history, nodes=(), queued=now, ending="", handle="", execution=execution, is_preparing=False
+    )
     return job.in_state(JobState.QUEUED, write_moment(now))
 
 
@@ -110,12 +118,14 @@ def finished(job: StoredJob, status: Status, error: ErrorDocument | None, now: f
         errors=errors,
     )
     state = JobState.SUCCEEDED if error is None else JobState.FAILED
-    return evolve(job, execution=execution).in_state(state, write_moment(now))
+    return evolve(job, execution=execution, is_preparing=False).in_state(state, write_moment(now))
 
 
 def failed(job: StoredJob, error: ErrorDocument, now: float) -> StoredJob:
     """Ends a job that has no run."""
-    execution = Execution(end=write_moment(now), errors=(error,))
+    time, before = write_moment(now), job.execution or Execution()
+    ran = bool(before.start)
+    execution = Execution(before.start or time, time, before.exit_code, (error,), ran=ran)
     return evolve(job, execution=execution, nodes=()).in_state(JobState.FAILED, write_moment(now))
 
 

@@ -13,14 +13,22 @@ function el(tag, attributes = {}, ...children) {
   return made;
 }
 function say(node, text) { if (node.textContent !== text) node.textContent = text; }
-// Builds a list anew only where what it shows has changed, so that focus and selection stay where they are.
+// Keeps each element whose item has not changed, and never moves the focused one, so that focus and selection stay where they are.
 function list(node, items, make) {
-  const now = JSON.stringify(items);
-  if (node.dataset.shown === now) return;
-  node.dataset.shown = now;
-  const held = node.contains(document.activeElement) ? document.activeElement.dataset.id : null;
-  node.replaceChildren(...items.map(make));
-  if (held) [...node.querySelectorAll("[data-id]")].find(one => one.dataset.id === held)?.focus();
+  const now = JSON.stringify(items), focused = document.activeElement;
+  if (node.shown === now) return;
+  node.shown = now;
+  const old = [...node.children], held = node.contains(focused) ? focused.dataset.id : null;
+  const next = items.map((item, place) => {
+    const shown = JSON.stringify(item), at = old.findIndex(one => one.shown === shown);
+    return at < 0 ? Object.assign(make(item, place), {shown}) : old.splice(at, 1)[0];
+  });
+  for (const one of old) one.remove();
+  const fixed = next.findIndex(one => one.contains(focused));
+  next.forEach((one, at) => {
+    if (at < fixed) node.insertBefore(one, next[fixed]); else if (at !== fixed) node.append(one);
+  });
+  if (held && document.activeElement !== focused) [...node.querySelectorAll("[data-id]")].find(one => one.dataset.id === held)?.focus();
 }
 function state(name) { return el("span", {class: `state ${name}`}, `${GLYPHS[name] ?? ""} ${name}`); }
 

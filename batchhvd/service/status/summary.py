@@ -112,14 +112,20 @@ def _job(job: StoredJob, place: int | None, restarted: str) -> Document:
         "deleting": job.is_deleting,
         "queue": place,
         "nodes": job.node_count,
-        "processes": 1 if job.properties.get("customToolkitSettings") else task.process_count(job.properties),
+        "processes": task.process_count(job.properties),
         "on": list(_holding(job)),
         "created": job.properties["creationTime"],
-        "started": execution.start or None,
+        "started": execution.start if execution.ran and execution.start else None,
         "ended": execution.end or None,
         "exit": execution.exit_code,
-        "verdict": verdict.of_job(job.properties, restarted),
+        "verdict": verdict.of_job(
+            job.properties, restarted, name=job.record.document["name"], preparing=_preparing(job)
+        ),
     }
+
+
+def _preparing(job: StoredJob) -> str:
+    return job.preparation if job.is_preparing and job.state == JobState.RUNNING else ""
 
 
 def _place(record: Record) -> Document:

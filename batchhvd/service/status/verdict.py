@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TypedDict
 
 from batchhvd.service.store.documents import ErrorDocument, ExecutionInfo, JobProperties
+from batchhvd.wire.facts import additions
 from batchhvd.wire.facts.causes import CAUSE_OF_CODE, GONE_WITH_THE_SERVICE, REMEDIES, Cause, Code
 from batchhvd.wire.facts.output import without_notices
 from batchhvd.wire.facts.states import JobState
@@ -15,7 +16,6 @@ WAITING = "waiting"
 
 _RESTARTED = "The service was started again at {} and found that the job's ranks were gone: {}"
 _WORDS = {"Rank": "rank", "Node": "node", "ExitCode": "exit code", "Signal": "signal", "Attempt": "attempt"}
-_REMEDIES: Mapping[str, str] = {cause: remedy.shell for cause, remedy in REMEDIES.items()}
 _SENTENCES: Mapping[str, str] = {
     JobState.TERMINATING: "It was asked to end, and its ranks are ending.",
     JobState.QUEUED: "It is waiting for its turn.",
@@ -41,17 +41,21 @@ class JobVerdict(TypedDict):
     next: str
 
 
-def of_job(properties: JobProperties, restarted: str = "") -> JobVerdict:
+def of_job(properties: JobProperties, restarted: str = "", *, name: str = "NAME", preparing: str = "") -> JobVerdict:
     """Returns why a job is in its state.
 
     Args:
         properties: the job's, as its document has them.
         restarted: when the service was last started, in the form that the document's times have; "" when unknown.
+        name: the job's name, for the commands.
+        preparing: the command of its preparation while that runs, else "".
     """
     state, info = properties["executionState"], properties.get("executionInfo") or {}
-    errors = info.get("errors") or []
+    errors: list[ErrorDocument] = list(additions.told_errors(properties))
     if not errors or state == JobState.SUCCEEDED:
-        plain = _plain(state, properties.get("nodeCount", 1), info.get("exitCode"))
+        plain = _plain(state, properties.get("nodeCount", 1), info.get("exitCode"), name)
+        if preparing and state == JobState.RUNNING:
+            plain["why"] = f"It is being prepared: {preparing}"
         return {**plain, "evidence": [f"before that: {error['message']}" for error in errors]}
     first, failed = errors[0], state == JobState.FAILED
     cause, why = _cause(first["code"]), first["message"]
@@ -62,7 +66,7 @@ def of_job(properties: JobProperties, restarted: str = "") -> JobVerdict:
         "why": why,
         "evidence": _evidence(first, errors[1:]),
         "tail": _story("\n".join(without_notices(_details(first).get("Tail", "").splitlines()))),
-        "next": _next(cause) if failed else "",
+        "next": _next(cause, name) if failed else "",
     }
 
 
@@ -70,9 +74,10 @@ def _cause(code: str) -> str:
     return WAITING if code == Code.WAITING else CAUSE_OF_CODE.get(code, code)
 
 
-def _next(cause: str) -> str:
+def _next(cause: str, name: str) -> str:
     """Returns what to do about a cause as a sentence."""
-    remedy = _REMEDIES.get(cause, "")
+    known = REMEDIES.get(Cause(cause)) if cause in set(Cause) else None
+    remedy = known.named(name).shell if known else ""
     return f"{remedy[:1].upper()}{remedy[1:]}." if remedy else ""
 
 
@@ -87,10 +92,10 @@ def _between(info: ExecutionInfo, moment: str) -> bool:
     return bool(moment) and info.get("startTime", moment) < moment <= info.get("endTime", moment)
 
 
-def _plain(state: str, nodes: int, exit_code: int | None) -> JobVerdict:
+def _plain(state: str, nodes: int, exit_code: int | None, name: str) -> JobVerdict:
     sentences = {**_SENTENCES, JobState.RUNNING: f"It is running on {nodes} node{'s' if nodes != 1 else ''}."}
     why = sentences.get(state, f"It failed with exit code {exit_code}, and no reason is known.")
-    then = "" if state in sentences else _next(Cause.UNKNOWN)
+    then = "" if state in sentences else _next(Cause.UNKNOWN, name)
     return {"cause": state, "why": why, "evidence": [], "tail": "", "next": then}
 
 

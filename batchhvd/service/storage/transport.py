@@ -24,7 +24,7 @@ Read = Callable[[int, int, int], Awaitable[bytes]]
 """Reads from an open file (descriptor, number of bytes, position) without keeping other requests waiting."""
 
 
-async def read_body(receive: Receive) -> tuple[bytes, ...] | None:
+async def read_body(receive: Receive, most: int = RANGE_BYTES) -> tuple[bytes, ...] | None:
     """Returns the whole body in pieces, or None if the client went away before its end."""
     pieces: list[bytes] = []
     crumbs: list[bytes] = []
@@ -35,7 +35,7 @@ async def read_body(receive: Receive) -> tuple[bytes, ...] | None:
             return None
         crumbs.append(message.get("body", b""))
         size, more = size + len(crumbs[-1]), message.get("more_body", False)
-        if size > RANGE_BYTES:
+        if size > most:
             raise refusal("RequestBodyTooLarge")
         if len(crumbs) == _CRUMBS:
             pieces.append(b"".join(crumbs))

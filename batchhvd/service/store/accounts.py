@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from batchhvd.service.store.records import ACTIVE, Record, Store
 
@@ -21,6 +22,12 @@ def keys_of(store: Store, account: str) -> Sequence[str] | None:
     if record is not None:
         return keys(record)
     return next((server.private["keys"] for server in store.servers_of(account)), None)
+
+
+def folders(root: Path, account: str) -> tuple[Path, ...]:
+    """Returns the directories in which an account's shares and containers lie, and the blocks of its blobs."""
+    containers = root / "containers"
+    return root / "shares" / account, containers / account, containers / ".files" / "blocks" / account
 
 
 def keys(account: Record) -> list[str]:

@@ -47,6 +47,16 @@ class AzureFileShare(TypedDict, total=False):
     relativeMountPath: str
 
 
+class AzureBlobFileSystem(TypedDict, total=False):
+    """A container of a storage account, as it is mounted."""
+
+    accountName: str
+    containerName: str
+    credentials: Credentials
+    relativeMountPath: str
+    mountOptions: str
+
+
 class FileServerMount(TypedDict, total=False):
     """A file server, as it is mounted."""
 
@@ -66,7 +76,7 @@ class MountVolumes(TypedDict, total=False):
     """All that a job or a cluster mounts."""
 
     azureFileShares: list[AzureFileShare]
-    azureBlobFileSystems: list[Document]
+    azureBlobFileSystems: list[AzureBlobFileSystem]
     fileServers: list[FileServerMount]
     unmanagedFileSystems: list[UnmanagedFileSystem]
 
@@ -142,6 +152,12 @@ class JobProperties(TaskProperties, total=False):
     horovodSettings: ToolkitSettings
     customMpiSettings: ToolkitSettings
     customToolkitSettings: ToolkitSettings
+    pyTorchSettings: ToolkitSettings
+    tensorFlowSettings: ToolkitSettings
+    chainerSettings: ToolkitSettings
+    cntkSettings: ToolkitSettings
+    caffeSettings: ToolkitSettings
+    caffe2Settings: ToolkitSettings
     jobPreparation: Command
     containerSettings: Document
     mountVolumes: MountVolumes
@@ -197,6 +213,7 @@ class ClusterProperties(TypedDict, total=False):
 
     vmSize: str
     userAccountSettings: dict[str, str]
+    virtualMachineConfiguration: Document
     vmPriority: str
     scaleSettings: ScaleSettings
     nodeSetup: NodeSetup

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypedDict
 
 from attrs import evolve, frozen
 
-from batchhvd.service.store.documents import ErrorDocument, ExecutionInfo, JobProperties
+from batchhvd.service.store import recorded
+from batchhvd.service.store.documents import ErrorDocument, JobProperties
 from batchhvd.service.store.records import Document, Record, merged
 from batchhvd.service.store.value import RecordValue
-from batchhvd.wire.facts.states import ENDED, JobPriority, ProvisioningState
+from batchhvd.wire.facts import additions
+from batchhvd.wire.facts.job_variables import AFTER, EarlierJob, earlier_jobs
+from batchhvd.wire.facts.states import ENDED, JobPriority, JobState, ProvisioningState
 from batchhvd.wire.facts.times import read_moment
 
 
@@ -27,6 +31,7 @@ class PrivateJobFields(TypedDict):
     uuid: str
     keys: dict[str, str]
     secrets: dict[str, str]
+    registry: str
     asked: Document
     warnings: list[str]
     queued: float
@@ -35,29 +40,43 @@ class PrivateJobFields(TypedDict):
 
 @frozen
 class Execution:
-    """When a job ran and how it ended (``executionInfo``).
+    """When a job ran and how it ended.
 
     Attributes:
         start, end: moments as the wire writes them, "" when there is none yet.
         exit_code: the exit code, None when there is none.
         errors: why it waits or failed, the latest first.
+        ran: whether it began to run; if it ended without, both moments are that of its end.
     """
 
     start: str = ""
     end: str = ""
     exit_code: int | None = None
     errors: tuple[ErrorDocument, ...] = ()
+    ran: bool = True
 
     @classmethod
-    def of(cls, info: ExecutionInfo) -> Execution:
-        """Returns the value of a document's ``executionInfo``."""
+    def of(cls, properties: JobProperties) -> Execution | None:
+        """Returns what a document's ``properties`` tell, None if they tell nothing yet."""
+        if "executionInfo" not in properties and additions.FIELD not in properties:
+            return None
+        info = properties.get("executionInfo", {})
+        errors = tuple(additions.told_errors(properties))
         times = info.get("startTime", ""), info.get("endTime", "")
-        return cls(*times, info.get("exitCode"), tuple(info.get("errors", ())))
+        return cls(*times, info.get("exitCode"), errors, additions.ran(properties))
 
-    def to_document(self) -> Document:
-        """Returns ``executionInfo`` as a document shows it."""
-        shown = {"startTime": self.start, "endTime": self.end, "exitCode": self.exit_code, "errors": list(self.errors)}
-        return merged({}, shown)
+    def shown(self, state: str) -> Document:
+        """Returns ``executionInfo`` as Batch AI showed it: not before a job has begun, or has ended."""
+        if state == JobState.QUEUED or not self.start:
+            return {}
+        errors = recorded.errors(self.errors) if state == JobState.FAILED else []
+        info = {"startTime": self.start, "endTime": self.end, "exitCode": self.exit_code, "errors": errors}
+        return merged({}, info)
+
+    def added(self, warnings: Sequence[str]) -> Document:
+        """Returns what the local service tells beyond that."""
+        told = {additions.ERRORS: list(self.errors), additions.WARNINGS: list(warnings)}
+        return merged({}, {**told, additions.RAN: None if self.ran else False})
 
 
 @frozen
@@ -75,6 +94,8 @@ class StoredJob(RecordValue):
         history: the attempts before.
         queued: since when it has been waiting, in seconds since 1970; None in old records.
         ending: what its cluster has asked of it: ``"requeue"`` or ``"terminate"``, else "".
+        is_preparing: whether its preparation runs.
+        after: the jobs that must come before it.
     """
 
     state: str
@@ -87,6 +108,8 @@ class StoredJob(RecordValue):
     history: tuple[PastAttempt, ...] = ()
     queued: float | None = None
     ending: str = ""
+    is_preparing: bool = False
+    after: tuple[EarlierJob, ...] = ()
 
     @classmethod
     def of(cls, record: Record) -> StoredJob:
@@ -97,7 +120,7 @@ class StoredJob(RecordValue):
             record,
             properties["executionState"],
             properties.get("executionStateTransitionTime", ""),
-            Execution.of(properties["executionInfo"]) if "executionInfo" in properties else None,
+            Execution.of(properties),
             tuple(private.get("nodes", ())),
             private.get("attempt", 0),
             private.get("folder", ""),
@@ -105,7 +128,14 @@ class StoredJob(RecordValue):
             tuple(private.get("history", ())),
             private.get("queued"),
             private.get("ending", ""),
+            private.get("preparing", False),
+            _after(properties),
         )
+
+    @property
+    def registry_password(self) -> str:
+        """The password of its image's registry, or ""."""
+        return str(self.record.private.get("registry", ""))
 
     def to_record(self) -> Record:
         """Returns the record with what has changed written into it; the order of its fields stays."""
@@ -121,9 +151,11 @@ class StoredJob(RecordValue):
             "history": list(self.history),
             "queued": self.queued,
             "ending": self.ending,
+            "preparing": self.is_preparing or None,
         }
-        blocks = {} if self.execution is None else {"executionInfo": self.execution.to_document()}
-        return self._record(shown, kept, **blocks)
+        execution = self.execution or Execution()
+        info, added = execution.shown(self.state), execution.added(self.warnings)
+        return self._record({**shown, "executionInfo": info or None, additions.FIELD: added or None}, kept)
 
     @property
     def number(self) -> int:
@@ -150,6 +182,12 @@ class StoredJob(RecordValue):
     def priority(self) -> str:
         """Its priority in the queue."""
         return self.properties.get("schedulingPriority", JobPriority.NORMAL)
+
+    @property
+    def preparation(self) -> str:
+        """The first line of its preparation's command, "" when it has none."""
+        lines = str(self.record.document["properties"].get("jobPreparation", {}).get("commandLine", "")).strip()
+        return lines.partition("\n")[0]
 
     @property
     def waiting_since(self) -> float:
@@ -184,3 +222,12 @@ class StoredJob(RecordValue):
     def in_state(self, state: str, time: str) -> StoredJob:
         """Returns the job in a state since a time."""
         return evolve(self, state=state, changed=time)
+
+    def sibling(self, name: str) -> str:
+        """Returns the id of another job of its experiment."""
+        return f"{self.id.rpartition('/')[0]}/{name}"
+
+
+def _after(properties: JobProperties) -> tuple[EarlierJob, ...]:
+    variables = properties.get("environmentVariables", ())
+    return next((earlier_jobs(entry.get("value", "")) for entry in variables if entry["name"] == AFTER), ())

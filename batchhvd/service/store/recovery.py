@@ -29,9 +29,10 @@ _WAYS = (
 _ROW = "SELECT id, type, parent, document, private, number FROM resource WHERE key = ?"
 
 
-def databases(root: Path) -> tuple[Path, Path]:
-    """Returns the paths of a root's databases: resources, and what the file service notes."""
-    return root / "state.sqlite", root / "shares" / ".files" / "sidecar.sqlite"
+def databases(root: Path) -> tuple[Path, ...]:
+    """Returns the paths of a root's databases: resources, and what the services for files and blobs note."""
+    notes = (root / place / ".files" / "sidecar.sqlite" for place in ("shares", "containers"))
+    return root / "state.sqlite", *notes
 
 
 def check(root: Path) -> None:
@@ -68,11 +69,11 @@ def damage(path: Path, most: int | None = None) -> str:
 
 def recover(root: Path) -> list[str]:
     """Puts damaged databases aside, and returns what was done, one sentence each."""
-    state, sidecar = databases(root)
+    state, *notes = databases(root)
     told = []
     if damage(state):
         told += _Recovery(_aside(state)).into(state)
-    if damage(sidecar):
+    for sidecar in filter(damage, notes):
         aside = _aside(sidecar)
         told.append(
             f"{aside} is the damaged one. Metadata, content types and quotas of files are lost; all files stay."

@@ -87,7 +87,7 @@ _BIN = _Bin()
 
 
 def _leftovers(root: Path) -> Iterator[Path]:
-    for place, mark in ((_NAME, ""), ("tasks", _LEFT), ("shares", _LEFT)):
+    for place, mark in ((_NAME, ""), ("tasks", _LEFT), ("shares", _LEFT), ("containers", _LEFT)):
         try:
             names = os.listdir(root / place)
         except FileNotFoundError:

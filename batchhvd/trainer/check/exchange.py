@@ -33,7 +33,8 @@ _ADJUSTING = ("LearningRateWarmupCallback", "LearningRateScheduleCallback", "War
 
 def scales(meaning: Meaning) -> Iterator[Finding]:
     """The learning rate grows with the number of ranks, or the script adjusts it in another way."""
-    if meaning.calls(*_ADJUSTING) or not _trains(meaning) or _divides_batch(meaning):
+    by_fit = any(keyword(call, "scale_rate") is not None for call in meaning.script.calls)
+    if by_fit or meaning.calls(*_ADJUSTING) or not _trains(meaning) or _divides_batch(meaning):
         return
     for call in meaning.optimizers:
         torch = meaning.name(call.func).startswith("torch.")

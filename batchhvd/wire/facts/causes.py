@@ -17,6 +17,7 @@ class Cause(WireWord):
     SUCCEEDED = "succeeded"
     RUNNING = "running"
     WAITING_FOR_ENGINE = "waiting in the engine's own queue"
+    WAITING_FOR_JOBS = "waiting for other jobs"
     WAITING_FOR_NODES = "waiting for idle nodes"
     WAITING_FOR_RESIZE = "waiting for the cluster to resize"
     CLUSTER_TOO_SMALL = "cluster too small"
@@ -35,6 +36,9 @@ class Cause(WireWord):
     HOROVOD_BROKEN = "Horovod broken"
     ENGINE_FAILED = "engine failed"
     DISK_FULL = "disk full"
+    EARLIER_JOB_FAILED = "earlier job failed"
+    IMAGE_UNAVAILABLE = "image unavailable"
+    CONTAINER_FAILED = "container failed"
     READY = "ready"
     RESIZING = "resizing"
     NOT_MADE = "not made"
@@ -58,13 +62,14 @@ class Remedy(NamedTuple):
 
 
 class Code(WireWord):
-    """The codes of a job's first error: why it waits, or failed."""
+    """The codes of a job's first error: why it waits, or failed; ``JobFailed`` is Batch AI's for whatever ranks do."""
 
     WAITING = "Waiting"
     MOUNT_FAILED = "MountFailed"
     SCRIPT_NOT_FOUND = "ScriptNotFound"
     PREPARATION_FAILED = "JobPreparationFailed"
     RANK_FAILED = "RankFailed"
+    JOB_FAILED = "JobFailed"
     OUT_OF_MEMORY = "OutOfMemory"
     WALL_CLOCK_LIMIT = "WallClockLimit"
     TERMINATED = "JobTerminated"
@@ -73,6 +78,9 @@ class Code(WireWord):
     HOROVOD_BROKEN = "HorovodBroken"
     ENGINE_FAILED = "EngineFailed"
     DISK_FULL = "DiskFull"
+    EARLIER_JOB_FAILED = "EarlierJobFailed"
+    IMAGE_UNAVAILABLE = "ImageUnavailable"
+    CONTAINER_FAILED = "ContainerFailed"
 
 
 CODE_OF_REASON: Mapping[str, Code] = {
@@ -84,6 +92,8 @@ CODE_OF_REASON: Mapping[str, Code] = {
     "cancelled": Code.TERMINATED,
     "node": Code.NODE_LOST,
     "engine": Code.ENGINE_FAILED,
+    "image": Code.IMAGE_UNAVAILABLE,
+    "container": Code.CONTAINER_FAILED,
 }
 """The code for each reason that an engine gives; a reason that is not listed is ``EngineFailed``."""
 
@@ -92,6 +102,7 @@ CAUSE_OF_CODE: Mapping[str, Cause] = {
     Code.SCRIPT_NOT_FOUND: Cause.SCRIPT_MISSING,
     Code.PREPARATION_FAILED: Cause.PREPARATION_FAILED,
     Code.RANK_FAILED: Cause.RANK_FAILED,
+    Code.JOB_FAILED: Cause.RANK_FAILED,
     Code.OUT_OF_MEMORY: Cause.OUT_OF_MEMORY,
     Code.WALL_CLOCK_LIMIT: Cause.WALL_CLOCK,
     Code.TERMINATED: Cause.TERMINATED,
@@ -100,6 +111,9 @@ CAUSE_OF_CODE: Mapping[str, Cause] = {
     Code.HOROVOD_BROKEN: Cause.HOROVOD_BROKEN,
     Code.ENGINE_FAILED: Cause.ENGINE_FAILED,
     Code.DISK_FULL: Cause.DISK_FULL,
+    Code.EARLIER_JOB_FAILED: Cause.EARLIER_JOB_FAILED,
+    Code.IMAGE_UNAVAILABLE: Cause.IMAGE_UNAVAILABLE,
+    Code.CONTAINER_FAILED: Cause.CONTAINER_FAILED,
 }
 
 GONE_WITH_THE_SERVICE = frozenset({Cause.NODE_LOST, Cause.ENGINE_FAILED})
@@ -160,6 +174,22 @@ REMEDIES: Mapping[Cause, Remedy] = {
     Cause.DISK_FULL: Remedy(
         f"free space on the disk of the service's folder, such as by deleting finished jobs; then {_AGAIN.python}",
         f"free space on the disk of the service's folder, such as by `batchhvd prune --older 30d`; then {_AGAIN.shell}",
+    ),
+    Cause.EARLIER_JOB_FAILED: Remedy(
+        f"call explain() of that job, mend it, and {_AGAIN.python}; then do the same with this one",
+        f"see why that job failed (batchhvd job explain), mend it, and {_AGAIN.shell}; then do the same with this one",
+    ),
+    Cause.IMAGE_UNAVAILABLE: Remedy(
+        "correct the image's name, archive or credentials, pull it on the node (podman pull IMAGE), or give it as "
+        f"oci-archive:PATH on a share; then {_AGAIN.python}",
+        "correct the image's name, archive or credentials in job.json, pull it on the node (podman pull IMAGE), or "
+        f"give it as oci-archive:PATH on a share; then {_AGAIN.shell}",
+    ),
+    Cause.CONTAINER_FAILED: Remedy(
+        "see what the engine said above; the image needs /bin/sh, and the node a container engine that runs "
+        f"(batchhvd doctor); then {_AGAIN.python}",
+        "see what the engine said above; the image needs /bin/sh, and the node a container engine that runs "
+        f"(batchhvd doctor); then {_AGAIN.shell}",
     ),
     Cause.UNKNOWN: Remedy("read the files of job.files()", "read its log files (batchhvd job files NAME)"),
 }

@@ -14,6 +14,9 @@ LOGIN_HOSTS = ("login.microsoftonline.com", "login.windows.net")
 FILE_DOMAIN = "file.core.windows.net"
 """The domain in which each storage account has a host for its files, named like the account."""
 
+BLOB_DOMAIN = "blob.core.windows.net"
+"""The domain in which each storage account has a host for its blobs."""
+
 ACCOUNT_NAME = r"[a-z0-9]{3,24}"
 """The pattern of a storage account's name; source: Azure's naming rules."""
 

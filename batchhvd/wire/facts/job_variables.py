@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 RETRIES = "BATCHHVD_RETRIES"
 """How often a job is started again after a failure."""
@@ -23,13 +24,43 @@ CONTENT = "BATCHHVD_CONTENT"
 RUN = "BATCHHVD_RUN"
 """A random text that makes two otherwise equal runs different jobs. The client writes it."""
 
+AFTER = "BATCHHVD_AFTER"
+"""After which jobs of its experiment a job starts: their names with commas between them. It needs them to succeed; with
+``:ended`` behind a name any end will do."""
+
 _WHOLE = re.compile("[0-9]{1,9}")
 _ALLOWED: Mapping[str, tuple[re.Pattern[str], str]] = {
     RETRIES: (_WHOLE, "a whole number of at most nine digits"),
     NUM_GPUS: (_WHOLE, "a whole number of at most nine digits"),
     STALL_SECONDS: (re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?"), "a number of seconds, such as 600 or 2.5"),
     STALL_ACTION: (re.compile("warn|stop"), "'warn' or 'stop'"),
+    AFTER: (re.compile(r"[-\w]+(:ended)?(,[-\w]+(:ended)?)*", re.ASCII), "names of jobs, such as 'first,second:ended'"),
 }
+
+
+class EarlierJob(NamedTuple):
+    """A job that must come before another one.
+
+    Attributes:
+        name: its name.
+        may_fail: whether any end of it will do.
+    """
+
+    name: str
+    may_fail: bool
+
+
+def earlier_jobs(value: str) -> tuple[EarlierJob, ...]:
+    """Returns the jobs that a value of ``BATCHHVD_AFTER`` names; none if it is not one."""
+    if not value or allowed(AFTER, value):
+        return ()
+    parts = (part.partition(":") for part in value.split(","))
+    return tuple(EarlierJob(name, bool(goal)) for name, _, goal in parts)
+
+
+def after(jobs: Iterable[EarlierJob]) -> str:
+    """Returns the value of ``BATCHHVD_AFTER`` that names some jobs, "" for none."""
+    return ",".join(f"{name}:ended" if may_fail else name for name, may_fail in jobs)
 
 
 def allowed(name: str, value: str) -> str:

@@ -6,7 +6,14 @@ Source: the enumerations of the description of 2018-05-01.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TypeVar
+from typing import Literal, TypeVar
+
+# For type checkers and editors. At run time a word that is not listed passes through.
+JobStateWord = Literal["queued", "running", "terminating", "succeeded", "failed"]
+AllocationWord = Literal["steady", "resizing"]
+GoalWord = Literal["running", "succeeded", "ended"]
+JobPriorityWord = Literal["low", "normal", "high"]
+VmPriorityWord = Literal["dedicated", "lowpriority"]
 
 Word = TypeVar("Word", bound="WireWord")
 

@@ -54,6 +54,15 @@ def read_moment(text: str) -> datetime:
     return datetime.fromisoformat(re.sub(r"\.(\d{1,5})(?=\D)", lambda part: f".{part[1]:0<6}", digits))
 
 
+def took(start: datetime, end: datetime) -> str:
+    """Returns the time between two moments for people: ``4.2 s``, ``3 min 05 s`` or ``2 h 10 min``."""
+    seconds = max((end - start).total_seconds(), 0.0)
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, hours = int(seconds // 60), int(seconds // 3600)
+    return f"{minutes} min {int(seconds % 60):02} s" if not hours else f"{hours} h {minutes % 60:02} min"
+
+
 def write_moment(seconds: float) -> str:
     """Returns seconds since 1970 as the wire shows a time: in UTC, such as ``"2018-05-01T00:00:00.000Z"``."""
     moment = datetime.fromtimestamp(seconds, timezone.utc)

@@ -57,3 +57,11 @@ def size(name: str) -> VmSize:
     found = re.search(r"\d+", short)
     cores = max(1, int(found[0])) if found else 1
     return VmSize(f"STANDARD_{short}", cores, 0, int(cores * 3.5 * 2**30))
+
+
+def family(name: str) -> str:
+    """Returns the family of a VM size as quotas name it, such as ``"NCv2"`` of ``STANDARD_NC6S_V2``."""
+    found = re.match(r"([A-Z]+?)S?\d+[A-Z]*(?:_V(\d))?$", name.upper().removeprefix("STANDARD_"))
+    if not found:
+        return ""
+    return f"{found[1]}v{found[2]}" if found[2] else found[1]

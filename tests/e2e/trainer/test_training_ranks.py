@@ -71,7 +71,7 @@ def test_ranks_end_alike_and_know_the_same_figures(folder: Path) -> None:
     # 101 pictures shared by two ranks give what all of them give at once.
     assert first["metrics"]["val_loss"] == pytest.approx(first["whole"]["loss"], rel=1e-4)
     assert first["metrics"]["val_accuracy"] == pytest.approx(first["whole"]["accuracy"], abs=1e-6)
-    assert len(first["lines"]) == 2 and first["lines"][1].startswith("Epoch 2/2  ")
+    assert len(first["lines"]) == 3 and first["lines"][2].startswith("Epoch 2/2  ")
     assert second["lines"] == []
     check_forms(folder)
 

@@ -1,17 +1,20 @@
 """Small values on the way from the wire: times, counts, reasons, names of files."""
 
 import json
+from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
 from batchhvd import AutoScale, Cluster, NodeCounts, SpecError
+from batchhvd.resources.base import Listing
 from batchhvd.resources.session import Session
 from batchhvd.transfer.selection import fixed_folder, matches, target_here
 from batchhvd.wire.connection import Connection
 from batchhvd.wire.facts.states import AllocationState, ProvisioningState
-from batchhvd.wire.models import moment
+from batchhvd.wire.models import Document, moment
 from batchhvd.wire.reasons import reasons
 
 UTC = timezone.utc
@@ -105,3 +108,30 @@ def test_states_are_words_that_know_what_they_mean() -> None:
     assert repr(found).startswith("Cluster('c', state='steady', ") and f"{found.state}" == "steady"
     assert json.dumps(found.state) == '"steady"'
     assert cluster(allocationState="halted").state == "halted"  # a word of a later service passes through
+
+
+def test_a_listing_prints_has_a_length_and_places_and_is_read_once_for_a_list() -> None:
+    read: list[str] = []
+    group = Session(Connection("https://arm.example", "s")).group("g")
+
+    def pages() -> Iterator[object]:
+        for name in ("a", "b", "c"):
+            read.append(name)
+            yield {"name": name}
+
+    def made(document: Document) -> Cluster:
+        return group.workspace("w").cluster(str(document["name"]))
+
+    listing = Listing(pages, made, nullcontext)
+    assert [found.name for found in list(listing)] == ["a", "b", "c"]
+    assert read == ["a", "b", "c"]  # list() asks for the length too: still one reading
+    read.clear()
+    assert listing[0].name == "a" and read == ["a"]
+    assert bool(listing) and len(listing) == 3 and listing[-1].name == "c"
+    assert [found.name for found in listing[1:]] == ["b", "c"]
+    assert repr(listing).startswith("[Cluster('a', not read yet), Cluster('b'")
+    with pytest.raises(IndexError):
+        listing[3]
+    reading = iter(listing)
+    assert next(reading).name == "a" and len(listing) == 3 and next(reading).name == "b"
+    assert not Listing(lambda: iter(()), made, nullcontext)

@@ -54,6 +54,8 @@ def test_other_paths_lie_on_none(path: str) -> None:
         ("https://acc.file.core.windows.net/share", ("share", "")),
         ("https://acc.file.core.windows.net/share/a%20b/c/", ("share", "a b/c")),
         ("http://127.0.0.1:8080/acc/share", ("share", "")),
+        ("http://acc.file.localhost:8080/share/a", ("share", "a")),
+        ("http://other.file.localhost:8080/share", None),
         ("https://other.file.core.windows.net/share", None),
         ("http://127.0.0.1:8080/other/share", None),
         ("https://acc.file.core.windows.net/", None),

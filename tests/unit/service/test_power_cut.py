@@ -111,7 +111,7 @@ def task(folder: Path) -> Path:
 
 
 def announce(root: Path) -> None:
-    root_folder.announce(root, "http://x", "processes", 0.0)
+    root_folder.announce(root, "http://x", "processes", 0.0, {})
 
 
 # What is written, whether it has to be there after the call, and how it is written.

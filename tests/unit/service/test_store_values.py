@@ -17,7 +17,14 @@ from batchhvd.wire.facts.states import JobState
 
 TEXT = st.text(max_size=8)
 ERROR = st.builds(lambda code, text: documents.error(code, text, Node="n"), TEXT, TEXT)
-EXECUTION = st.builds(Execution, TEXT, TEXT, st.none() | st.integers(0, 255), st.lists(ERROR, max_size=2).map(tuple))
+EXECUTION = st.builds(
+    Execution,
+    TEXT.filter(bool),
+    TEXT,
+    st.none() | st.integers(0, 255),
+    st.lists(ERROR, max_size=2).map(tuple),
+    st.booleans(),
+)
 PAST = st.fixed_dictionaries({"attempt": st.integers(1, 9), "ended": st.floats(0, 2e9), "error": ERROR})
 NAMES = st.lists(TEXT, max_size=3).map(tuple)
 REASONS = st.dictionaries(TEXT, TEXT, max_size=3)
@@ -40,6 +47,9 @@ CLUSTER: dict[str, Any] = {
 }
 
 
+WAITS = {"code": "Waiting", "message": "The job waits.", "details": []}
+
+
 def record(properties: dict[str, Any], **private: Any) -> Record:
     return Record("/Id", "type", "/", {"id": "/Id", "name": "n", "properties": properties}, private, 7)
 
@@ -60,6 +70,9 @@ def through_the_disk(written: Record) -> Record:
     ending=st.sampled_from(["", "requeue", "terminate"]),
 )
 def test_a_job_survives_the_disk(**fields: Any) -> None:
+    if fields["state"] == JobState.QUEUED and fields["execution"]:  # which has not begun, and may tell why it waits
+        errors = fields["execution"].errors
+        fields["execution"] = Execution(errors=errors) if errors else None
     job = evolve(StoredJob.of(record(JOB, uuid="u", queued=1.0)), **fields)
     again = StoredJob.of(through_the_disk(job.to_record()))
     assert again == job
@@ -90,7 +103,7 @@ def test_a_cluster_survives_the_disk(**fields: Any) -> None:
 
 def test_a_record_without_news_is_written_as_it_was() -> None:
     for value in (
-        StoredJob.of(record({**JOB, "executionInfo": {}}, uuid="u", terminate=False, nodes=[])),
+        StoredJob.of(record({**JOB, "batchhvd": {"errors": [WAITS]}}, uuid="u", terminate=False, nodes=[])),
         StoredJob.of(record(JOB, uuid="u")),
         StoredCluster.of(record({**CLUSTER, "errors": []}, names=[], target=0, next=1)),
     ):

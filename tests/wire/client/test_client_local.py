@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 import batchhvd
-from batchhvd import AccessDeniedError, ConflictError, UnavailableError
+from batchhvd import AccessDeniedError, ConflictError, SpecError, UnavailableError
+from batchhvd.cli import main as cli
 
 
 @pytest.fixture
@@ -134,3 +135,38 @@ def test_a_proxy_of_the_environment_is_not_asked(service: Any, place: Any, monke
     job = place.run("echo hi").wait(timeout=20)
     same = session.group(place.group.name).workspace("work").experiment("tries").job(job.name)
     assert "".join(same.stream()) == "hi\n"
+
+
+def test_a_service_is_asked_and_stopped_by_its_session(root: Path, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"prepare": "skip", "idle": 60, "allow_directory": [tmp_path]}
+    session = batchhvd.local(root, **options)
+    assert session.service is not None and session.service.engine == "processes"
+    assert batchhvd.local(root, **options) == batchhvd.local(root) == session
+    with pytest.raises(ConflictError, match="prepare 'skip', not with 'host'"):
+        batchhvd.local(root, prepare="host")
+    with pytest.raises(ConflictError, match="allow_directory"):
+        batchhvd.local(root, allow_directory=[])
+    assert session.stop_service()
+    assert session.service is None and not session.stop_service()
+    with pytest.raises(SpecError, match="is not a local service"):
+        batchhvd.connect("http://127.0.0.1:1", "token").stop_service()
+
+
+def test_runs_and_verbs_take_the_settings(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "pyproject.toml").write_text(
+        f"[tool.batchhvd]\nroot = {str(root)!r}\nprepare = 'skip'\ngroup = 'mine'\nworkspace = 'w'\ncluster = 'c'\n"
+        "account = 'mineruns'\nshare = 'code'\n"
+    )
+    (work / "hello.py").write_text("print('hello')")
+    monkeypatch.chdir(work)
+    assert cli.run(["run", "hello.py", "--detach"]) == 0
+    about = json.loads((root / "service.json").read_text())
+    assert about["options"]["prepare"] == "skip"
+    group = batchhvd.local().group("mine")
+    assert [one.name for one in group.storage_accounts()] == ["mineruns"]
+    assert [one.name for one in group.workspace("w").clusters()] == ["c"]
+    assert cli.run(["job", "wait", "hello-0001", "-e", "hello"]) == 0  # group and workspace are the settings'
+    with pytest.raises(SpecError, match=r"cluster 'c' has at most 1 nodes.*pyproject\.toml:6 names"):
+        batchhvd.local().run("hello.py", nodes=2)

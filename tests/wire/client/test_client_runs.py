@@ -65,8 +65,8 @@ def test_a_new_script_under_an_old_name_is_not_passed_off_as_run(experiment: Exp
 
 def test_a_job_that_has_not_ended_is_returned_if_it_is_the_same(experiment: Experiment, place: Any) -> None:
     spec = script(place.share, "slow", seconds=300)
-    for name, options in (("slow", {}), ("slow", {"rerun": True})):
-        job = experiment.create_job(name, spec, cluster=place.cluster, **options)
+    for rerun in (False, True):
+        job = experiment.create_job("slow", spec, cluster=place.cluster, rerun=rerun)
         with pytest.warns(UserWarning, match=rf"job '{job.name}' is (queued|running) already; nothing was started"):
             same = experiment.create_job(job.name, spec, cluster=place.cluster)
         assert same == job and same.spec == spec and place.cluster

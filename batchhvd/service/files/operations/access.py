@@ -3,47 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from xml.etree.ElementTree import Element
 
-from batchhvd.service.files.operations.properties import written
-from batchhvd.service.files.operations.share import checked, note_share, share_facts
+from batchhvd.service.files.operations.share import checked
 from batchhvd.service.files.operations.smb import keep, known_key
 from batchhvd.service.files.protocol import descriptor, permission
 from batchhvd.service.storage.disk.disk import Disk
-from batchhvd.service.storage.protocol import sas, xml
+from batchhvd.service.storage.protocol import sas, stored_policies
 from batchhvd.service.storage.protocol.refusal import refusal
-from batchhvd.service.storage.protocol.request import Request, Target
+from batchhvd.service.storage.protocol.request import Request
 from batchhvd.service.storage.protocol.response import Response, xml_response
-
-_MOST = 5  # policies of a share, as in Azure
-_FIELDS = {"Start": "start", "Expiry": "expiry", "Permission": "permission"}
+from batchhvd.service.storage.shown_headers import written
+from batchhvd.service.storage.whole import note_share, share_facts
 
 
 def get_policies(disk: Disk, request: Request) -> Response:
     """Returns a share's stored access policies."""
     about, facts = checked(disk, request)
-    root = Element("SignedIdentifiers")
-    for policy in facts.get("policies", []):
-        fields = {name: policy[key] for name, key in _FIELDS.items() if policy.get(key)}
-        xml.add_all(xml.add(root, "SignedIdentifier"), {"Id": policy["id"], "AccessPolicy": fields})
-    return xml_response(xml.document(root), written(about, facts))
+    return xml_response(stored_policies.document(facts.get("policies", [])), written(about, facts))
 
 
 def set_policies(disk: Disk, request: Request) -> Response:
     """Replaces a share's stored access policies; without a body there are none."""
-    found = [_policy(each) for each in xml.read(request.body, "SignedIdentifiers")] if request.size else []
-    if len(found) > _MOST or len({policy["id"] for policy in found}) < len(found):
-        raise refusal("InvalidXmlDocument", f"A share has at most {_MOST} policies, each with an id of its own.")
+    found = stored_policies.read(request.body, sas.LETTERS)
     with disk.noting():
         about, facts = checked(disk, request)
         return Response(200, note_share(disk, request, about, {**facts, "policies": found}))
-
-
-def policies(disk: Disk, target: Target) -> Mapping[str, Mapping[str, str]]:
-    """Returns a share's stored access policies by id."""
-    _, facts = share_facts(disk, Target(target.account, target.share))
-    return {policy["id"]: policy for policy in facts.get("policies", [])}
 
 
 def create_permission(disk: Disk, request: Request) -> Response:
@@ -72,22 +56,3 @@ def get_permission(disk: Disk, request: Request) -> Response:
         text = descriptor.to_binary(text)
     body = json.dumps({"permission": text, "format": form}).encode()
     return Response(200, {"content-type": "application/json"}, body)
-
-
-def _policy(element: Element) -> dict[str, str]:
-    found = {"id": element.findtext("Id") or ""}
-    if not 1 <= len(found["id"]) <= 64:
-        raise refusal("InvalidXmlDocument", "A policy's Id must have 1 to 64 characters.")
-    for name, key in _FIELDS.items():
-        text = element.findtext(f"AccessPolicy/{name}") or ""
-        if text:
-            _check(name, text)
-            found[key] = text
-    return found
-
-
-def _check(name: str, text: str) -> None:
-    if name == "Permission" and not set(text) <= set(sas.LETTERS):
-        raise refusal("InvalidXmlDocument", f"A policy's permission has letters of {sas.LETTERS}, not {text[:20]!r}.")
-    if name != "Permission" and not sas.is_time(text):
-        raise refusal("InvalidXmlDocument", f"A policy's {name} must be a time in ISO 8601, UTC, not {text[:40]!r}.")

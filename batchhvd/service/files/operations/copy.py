@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from email.utils import formatdate
 
-from batchhvd.errors import ServiceError
 from batchhvd.service.files.operations.file import enter
 from batchhvd.service.files.operations.properties import content as content_headers
-from batchhvd.service.files.operations.properties import written
 from batchhvd.service.files.operations.range import check_may_write
 from batchhvd.service.files.operations.smb import note_smb, written_at
 from batchhvd.service.files.protocol.permission import DEFAULT_KEY
-from batchhvd.service.storage.condition import check_conditions, check_write
+from batchhvd.service.storage.condition import check_write
+from batchhvd.service.storage.copying import check_source_conditions, receipt
 from batchhvd.service.storage.disk import content, tree
 from batchhvd.service.storage.disk.disk import Disk
 from batchhvd.service.storage.disk.sidecar import Facts
@@ -24,6 +21,7 @@ from batchhvd.service.storage.protocol.byte_range import RANGE_BYTES, asked, bou
 from batchhvd.service.storage.protocol.refusal import CopySourceError, refusal
 from batchhvd.service.storage.protocol.request import Request, Target, md5
 from batchhvd.service.storage.protocol.response import Response
+from batchhvd.service.storage.shown_headers import written
 
 
 def copy(disk: Disk, request: Request) -> Response:
@@ -32,11 +30,11 @@ def copy(disk: Disk, request: Request) -> Response:
     with _source(disk, request.origin()) as (fd, facts), tree.spot(share, names) as place, disk.stage() as staged:
         content.copy(fd, staged.fd)
         content.stamp(staged.fd, _time(request, fd))
-        receipt = _receipt(request, staged.fd)
-        new = _copied(disk, request, facts, receipt)
+        told = receipt(request, staged.fd)
+        new = _copied(disk, request, facts, told)
         ignore = request.header("x-ms-file-copy-ignore-readonly").lower() == "true"
         headers = enter(disk, request, place, staged, new, ignore_read_only=ignore)
-    return Response(202, {**headers, **{name: receipt[name] for name in ("x-ms-copy-id", "x-ms-copy-status")}})
+    return Response(202, {**headers, **{name: told[name] for name in ("x-ms-copy-id", "x-ms-copy-status")}})
 
 
 def _time(request: Request, fd: int) -> int | None:
@@ -117,23 +115,12 @@ def _check_signed(request: Request) -> None:
 def _source_bytes(disk: Disk, request: Request, part: tuple[int, int]) -> bytes:
     with _source(disk, request.origin()) as (origin, facts):
         about = os.fstat(origin)
-        _check_source_conditions(request, about, facts)
+        check_source_conditions(request, about, facts)
         if bounds(part, about.st_size) != part:
             raise refusal("InvalidRange", "It lies outside the source.")
         body = os.pread(origin, part[1] - part[0] + 1, part[0])
     _check_source_sums(request, body)
     return body
-
-
-def _check_source_conditions(request: Request, about: os.stat_result, facts: Facts) -> None:
-    try:
-        holds = check_conditions(request, about, facts, "x-ms-source-")
-    except ServiceError as error:
-        holds = error.code != "ConditionNotMet"
-        if holds:
-            raise
-    if not holds:
-        raise refusal("SourceConditionNotMet")
 
 
 def _check_source_sums(request: Request, body: bytes) -> None:
@@ -153,17 +140,6 @@ def _check_source_sums(request: Request, body: bytes) -> None:
 def _source(disk: Disk, source: Target) -> Iterator[tuple[int, Facts]]:
     with tree.file(disk.share(source), source.names) as (fd, place):
         yield fd, disk.facts(source, place.path, os.fstat(fd))
-
-
-def _receipt(request: Request, fd: int) -> dict[str, str]:
-    about = os.fstat(fd)
-    return {
-        "x-ms-copy-id": str(uuid.uuid4()),
-        "x-ms-copy-source": request.header("x-ms-copy-source").partition("?")[0],  # what follows may be a link's secret
-        "x-ms-copy-status": "success",
-        "x-ms-copy-progress": f"{about.st_size}/{about.st_size}",
-        "x-ms-copy-completion-time": formatdate(about.st_mtime, usegmt=True),
-    }
 
 
 def _source_range(request: Request) -> tuple[int, int]:

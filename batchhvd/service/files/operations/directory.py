@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from batchhvd.service.files.operations.properties import described, metadata, read_headers, written
+from batchhvd.service.files.operations.properties import described, read_headers
 from batchhvd.service.files.operations.smb import note_smb, said_change, written_at
 from batchhvd.service.storage.disk import tree
 from batchhvd.service.storage.disk.content import stamp, touch
@@ -14,6 +14,7 @@ from batchhvd.service.storage.disk.sidecar import Facts
 from batchhvd.service.storage.protocol.refusal import refusal
 from batchhvd.service.storage.protocol.request import Request
 from batchhvd.service.storage.protocol.response import Response
+from batchhvd.service.storage.shown_headers import metadata, written
 
 
 def create(disk: Disk, request: Request) -> Response:

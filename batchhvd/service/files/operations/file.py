@@ -7,7 +7,7 @@ import stat
 from contextlib import nullcontext
 
 from batchhvd.service.files.operations.lease import check_lease
-from batchhvd.service.files.operations.properties import content, described, written
+from batchhvd.service.files.operations.properties import content, described
 from batchhvd.service.files.operations.smb import is_read_only, note_smb, said_change, written_at
 from batchhvd.service.storage.condition import check_write
 from batchhvd.service.storage.disk import tree
@@ -18,6 +18,7 @@ from batchhvd.service.storage.disk.tree import Spot
 from batchhvd.service.storage.protocol.refusal import refusal
 from batchhvd.service.storage.protocol.request import Request, TakesLong
 from batchhvd.service.storage.protocol.response import Response
+from batchhvd.service.storage.shown_headers import written
 
 _MOST = 4 << 40  # bytes in one file, as in Azure
 _SOON_FREED = 1 << 20  # bytes of a replaced file that the system frees in a moment

@@ -12,9 +12,9 @@ from attrs import frozen
 
 from batchhvd.errors import ServiceError
 from batchhvd.service.files.operations.lease import lease_words
-from batchhvd.service.files.operations.properties import attributes, http_date, timestamps
+from batchhvd.service.files.operations.properties import attributes, timestamps
 from batchhvd.service.files.operations.restore import Grave, graves
-from batchhvd.service.files.operations.share import QUOTA, TIER, share_facts
+from batchhvd.service.files.operations.share import QUOTA, TIER
 from batchhvd.service.files.operations.snapshot import snapshots_of
 from batchhvd.service.files.protocol.permission import DEFAULT_KEY
 from batchhvd.service.storage.disk import names, tree
@@ -26,6 +26,8 @@ from batchhvd.service.storage.protocol import xml
 from batchhvd.service.storage.protocol.listing import PAGE, asked, endpoint, included, mark, name_of
 from batchhvd.service.storage.protocol.request import Request, Target
 from batchhvd.service.storage.protocol.response import Response, xml_response
+from batchhvd.service.storage.shown_headers import http_date
+from batchhvd.service.storage.whole import share_facts
 
 _OF_SHARES = ("metadata", "snapshots", "deleted")
 _OF_ENTRIES = ("timestamps", "etag", "attributes", "permissionkey")

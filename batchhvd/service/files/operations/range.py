@@ -10,7 +10,6 @@ from itertools import islice
 from attrs import evolve
 
 from batchhvd.service.files.operations.lease import check_lease
-from batchhvd.service.files.operations.properties import written
 from batchhvd.service.files.operations.smb import is_read_only, written_at
 from batchhvd.service.storage.condition import check_conditions, check_write
 from batchhvd.service.storage.disk import content, sectors, tree
@@ -22,6 +21,7 @@ from batchhvd.service.storage.protocol.byte_range import RANGE_BYTES, asked, bou
 from batchhvd.service.storage.protocol.refusal import refusal
 from batchhvd.service.storage.protocol.request import Request, TakesLong, Target
 from batchhvd.service.storage.protocol.response import Response, xml_response
+from batchhvd.service.storage.shown_headers import written
 
 Found = tuple[str, int, int]
 

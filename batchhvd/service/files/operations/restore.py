@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 
 from attrs import frozen
 
-from batchhvd.service.files.operations.properties import written
 from batchhvd.service.storage.disk.disk import Disk
 from batchhvd.service.storage.disk.graves import VERSION
 from batchhvd.service.storage.disk.sidecar import Facts
 from batchhvd.service.storage.protocol.refusal import refusal
 from batchhvd.service.storage.protocol.request import Request, Target
 from batchhvd.service.storage.protocol.response import Response
+from batchhvd.service.storage.shown_headers import written
 
 _DAY = 86400.0
 _EPOCH = 116444736000000000  # 1970 in the 100 nanoseconds since 1601 by which Azure counts versions

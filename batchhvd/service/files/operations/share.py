@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-import stat
 
 from batchhvd.service.files.operations.lease import check_lease, is_locked, lease_headers
-from batchhvd.service.files.operations.properties import http_date, metadata, written
 from batchhvd.service.files.operations.restore import bury
 from batchhvd.service.files.operations.snapshot import snapshot_leases, snapshots_of
-from batchhvd.service.storage.disk.content import touch
 from batchhvd.service.storage.disk.disk import Disk
 from batchhvd.service.storage.disk.room import usage
 from batchhvd.service.storage.disk.sidecar import Facts
 from batchhvd.service.storage.protocol import xml
 from batchhvd.service.storage.protocol.refusal import refusal
-from batchhvd.service.storage.protocol.request import Request, Target
+from batchhvd.service.storage.protocol.request import Request
 from batchhvd.service.storage.protocol.response import Response, xml_response
+from batchhvd.service.storage.shown_headers import http_date, metadata, written
+from batchhvd.service.storage.whole import note_share, share_facts
 
 QUOTA = 5120  # GiB, Azure's default
 _MOST_QUOTA = 102400
@@ -103,28 +102,6 @@ def stats(disk: Disk, request: Request) -> Response:
     size = usage(disk.share(request.target))
     told = {"ShareUsageBytes": size} if request.knows(_IN_BYTES) else {"ShareUsage": -(-size >> 30)}
     return xml_response(xml.tree("ShareStats", told), written(about, facts))
-
-
-def share_facts(disk: Disk, target: Target) -> tuple[os.stat_result, Facts]:
-    """Returns what the system and the sidecar know of a share or snapshot; refuses one that does not exist."""
-    missing = "ShareSnapshotNotFound" if target.snapshot else "ShareNotFound"
-    try:
-        about = os.lstat(disk.share(target))
-    except FileNotFoundError:
-        raise refusal(missing) from None
-    if not stat.S_ISDIR(about.st_mode):
-        raise refusal(missing)
-    return about, disk.facts(target, "", about)
-
-
-def note_share(disk: Disk, request: Request, about: os.stat_result, facts: Facts) -> dict[str, str]:
-    """Notes facts of a share, gives it another tag and time, and returns them as headers."""
-    disk.note(request.target, "", about, facts)
-    fd = os.open(disk.share(request.target), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        return written(touch(fd, about, int(disk.now() * 1e9)))
-    finally:
-        os.close(fd)
 
 
 def checked(disk: Disk, request: Request) -> tuple[os.stat_result, Facts]:

@@ -9,7 +9,6 @@ from datetime import datetime, timezone
 
 from attrs import evolve
 
-from batchhvd.service.files.operations.properties import written
 from batchhvd.service.storage.disk.disk import Disk
 from batchhvd.service.storage.disk.sidecar import Facts
 from batchhvd.service.storage.disk.snapshot import Before, Taken
@@ -17,6 +16,7 @@ from batchhvd.service.storage.disk.tag import frozen
 from batchhvd.service.storage.protocol.refusal import refusal
 from batchhvd.service.storage.protocol.request import Request, Target
 from batchhvd.service.storage.protocol.response import Response
+from batchhvd.service.storage.shown_headers import written
 
 _MOST = 200  # snapshots of one share, as in Azure
 _log = logging.getLogger(__name__)

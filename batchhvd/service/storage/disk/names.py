@@ -26,24 +26,25 @@ def in_order(names: Sequence[bytes]) -> Sequence[bytes]:
     return sorted(chain.from_iterable(parts))
 
 
-def names_in(folder: int | Path) -> Sequence[bytes]:
+def names_in(folder: int | Path, *, marked: bool = False) -> Sequence[bytes]:
     """Returns the names in a directory, in order.
 
     Args:
         folder: an open directory or a path.
+        marked: whether directories get a slash at their ends, which counts in the order; links do not.
 
     Raises:
         OSError: it cannot be read.
     """
     facts = os.stat(folder)
-    version = (facts.st_dev, facts.st_ino, facts.st_mtime_ns, facts.st_ctime_ns)
+    version = (facts.st_dev, facts.st_ino, facts.st_mtime_ns, facts.st_ctime_ns, marked)
     with _lock:
         found = _kept.get(version)
         if found is not None:
             _kept.move_to_end(version)
             return found
     rested = facts.st_ctime < time.time() - _FRESH
-    found = in_order(_listed(folder))
+    found = in_order(_marked(folder) if marked else _listed(folder))
     if rested and len(found) > _SMALL:
         with _lock:
             _kept[version] = found
@@ -56,6 +57,11 @@ def _listed(folder: int | Path) -> Sequence[bytes]:
     if isinstance(folder, int):
         return [os.fsencode(name) for name in os.listdir(folder)]
     return os.listdir(os.fsencode(folder))
+
+
+def _marked(folder: int | Path) -> Sequence[bytes]:
+    with os.scandir(folder) as entries:
+        return [os.fsencode(each.name) + b"/" * each.is_dir(follow_symlinks=False) for each in entries]
 
 
 def following(names: Sequence[bytes], last: bytes, prefix: bytes) -> Iterator[str]:

@@ -34,7 +34,8 @@ def included(query: Mapping[str, str], known: Sequence[str]) -> list[str]:
 def endpoint(request: Request) -> str:
     """Returns the account's URL as the client addressed it."""
     host, account = request.header("host"), request.target.account
-    return f"{request.scheme}://{host}/{'' if host.lower().startswith(f'{account}.file.') else account}"
+    by_host = host.lower().startswith(f"{account}.{request.target.service}.")
+    return f"{request.scheme}://{host}/{'' if by_host else account}"
 
 
 def name_of(marker: str) -> bytes:

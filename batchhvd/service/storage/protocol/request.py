@@ -18,11 +18,12 @@ from batchhvd.service.storage.protocol import crc64
 from batchhvd.service.storage.protocol.refusal import refusal
 from batchhvd.wire.facts.hosts import ACCOUNT_NAME
 
-FILE_HOST = re.compile(rf"({ACCOUNT_NAME})\.file\.")
-"""The beginning of an account's own host."""
+OWN_HOST = re.compile(rf"({ACCOUNT_NAME})\.(file|blob)\.")
+"""The beginning of an account's own host for a service."""
 
 _ACCOUNT = re.compile(ACCOUNT_NAME)
 _SHARE = re.compile(r"(?!.*--)[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
+_BLOB_NAME = 1024  # characters of a blob's whole name, as in Azure
 _META = "x-ms-meta-"
 _METADATA_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # Azure's rule: a C# identifier
 _METADATA_BYTES = 8192
@@ -43,12 +44,14 @@ class Target:
         share: the share's name, or "" for the account itself.
         names: the decoded names from the share's root down; empty for the root.
         snapshot: the time of the share's snapshot, or "" for the share as it is.
+        service: ``file`` or ``blob``; a container of blobs is called share here, a blob's name has several names.
     """
 
     account: str
     share: str = ""
     names: tuple[str, ...] = ()
     snapshot: str = ""
+    service: str = "file"
 
     @property
     def path(self) -> str:
@@ -157,7 +160,7 @@ def _same(computed: str, promised: str) -> bool:
     return hmac.compare_digest(computed.encode(), promised.encode())
 
 
-def read(scope: Scope) -> Request:
+def read(scope: Scope, service: str = "file") -> Request:
     """Returns an ASGI scope as a request without its body.
 
     The path is taken raw: account and share are cut off before anything is decoded, because clients send the separators
@@ -167,7 +170,7 @@ def read(scope: Scope) -> Request:
     _check_version(headers.get("x-ms-version", ""))
     raw_path = scope.get("raw_path", b"").decode("latin-1") or "/"
     query = read_query(scope.get("query_string", b"").decode("latin-1"))
-    target = target_of(headers.get("host", ""), raw_path)
+    target = target_of(headers.get("host", ""), raw_path, service)
     host, port = scope.get("server") or ("", None)
     return Request(
         method=scope["method"],
@@ -209,20 +212,22 @@ def _check_version(text: str) -> None:
         raise refusal("InvalidHeaderValue", f"x-ms-version must be a date from 2014-02-14 on, not {text[:60]!r}.")
 
 
-def target_of(host: str, raw_path: str) -> Target:
+def target_of(host: str, raw_path: str, service: str = "file") -> Target:
     """Returns what a host and a raw path denote, by the host's account or by the path's first segment."""
-    found = FILE_HOST.match(host.lower())
-    segments = [found[1], *raw_path[1:].split("/", 1)] if found else raw_path[1:].split("/", 2)
+    found = OWN_HOST.match(host.lower())
+    by_host = found is not None and found[2] == service
+    segments = [found[1], *raw_path[1:].split("/", 1)] if found and by_host else raw_path[1:].split("/", 2)
     account, share, rest = (*segments, "", "")[:3]
     share = unquote(share)
     if share and not _SHARE.fullmatch(share):
+        kind = "share" if service == "file" else "container"
         raise refusal(
-            "InvalidResourceName", "A share's name must have 3 to 63 lower-case letters, digits and single hyphens."
+            "InvalidResourceName", f"A {kind}'s name must have 3 to 63 lower-case letters, digits and single hyphens."
         )
-    names = _names(rest)
+    names = _names(rest) if service == "file" else _blob_names(rest)
     if names and not share:
         raise refusal("InvalidResourceName", "The path names a file but no share.")
-    return Target(account if _ACCOUNT.fullmatch(account) else "", share, names)
+    return Target(account if _ACCOUNT.fullmatch(account) else "", share, names, service=service)
 
 
 def _names(rest: str) -> tuple[str, ...]:
@@ -232,11 +237,29 @@ def _names(rest: str) -> tuple[str, ...]:
     """
     names = tuple(name for name in os.fsdecode(unquote_to_bytes(rest)).split("/") if name)
     for name in names:
-        if name in (".", "..") or "\0" in name:
-            raise refusal("InvalidResourceName", "'.', '..' and NUL cannot be part of a path.")
-        if len(os.fsencode(name)) > 255:
-            raise refusal("InvalidResourceName", "A name may have at most 255 bytes.")
+        _check_name(name)
     return names
+
+
+def _blob_names(rest: str) -> tuple[str, ...]:
+    """Decodes a blob's name; one that would not come back from the directories as it went in is refused."""
+    whole = os.fsdecode(unquote_to_bytes(rest))
+    if len(whole) > _BLOB_NAME:
+        raise refusal("InvalidResourceName", f"A blob's name may have at most {_BLOB_NAME} characters.")
+    names = tuple(whole.split("/")) if whole else ()
+    if "" in names:
+        why = "Blobs are files here, so a blob's name may not begin or end with '/' or have '//' in it"
+        raise refusal("InvalidResourceName", f"{why}: {whole[:80]!r}.")
+    for name in names:
+        _check_name(name)
+    return names
+
+
+def _check_name(name: str) -> None:
+    if name in (".", "..") or "\0" in name:
+        raise refusal("InvalidResourceName", "'.', '..' and NUL cannot be part of a path.")
+    if len(os.fsencode(name)) > 255:
+        raise refusal("InvalidResourceName", "A name between two '/' may have at most 255 bytes.")
 
 
 def _scheme(scope: Scope, headers: Mapping[str, str]) -> str:

@@ -20,6 +20,10 @@ from batchhvd.service.storage.protocol.shared_key import same, sign
 LETTERS = "rcwdl"
 """The permissions that a link or a policy can give: read, create, write, delete, list."""
 
+_LEVELS = {"file": {"s": "cdo", "f": "o"}, "blob": {"c": "co", "b": "o"}}
+_BY_KIND = "2018-11-09"  # the version since which links to blobs sign what kind of thing they open
+_BY_SCOPE = "2020-12-06"  # and their encryption scope
+
 _VERSION = "2022-11-02"
 _TIMES = ("%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%MZ", "%Y-%m-%d", "%Y-%m-%dT%H:%M:%S.%fZ")
 _OF_POLICY = {"sp": "permission", "st": "start", "se": "expiry"}
@@ -55,7 +59,8 @@ def mint(key: str, target: Target, permission: str, expiry: float) -> str:
         expiry: seconds since 1970 from which the link is refused.
     """
     ends = datetime.fromtimestamp(expiry, timezone.utc).strftime(_TIMES[0])
-    query = {"sv": _VERSION, "sr": "f" if target.names else "s", "sp": permission, "se": ends}
+    whole, one = _LEVELS[target.service]
+    query = {"sv": _VERSION, "sr": one if target.names else whole, "sp": permission, "se": ends}
     query["sig"] = sign(key, service_text(query, target))
     return "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
 
@@ -97,12 +102,20 @@ def check(
 
 def service_text(query: Mapping[str, str], target: Target) -> str:
     """Returns what a service link signs: its own parameters and the file or share that it is for."""
-    resource = f"/file/{target.account}/{target.share}"
-    if query.get("sr") == "f":
+    resource = f"/{target.service}/{target.account}/{target.share}"
+    if query.get("sr") in ("f", "b"):
         resource += f"/{target.path}"
     lines = [query.get(name, "") for name in ("sp", "st", "se")]
-    lines += [resource] + [query.get(name, "") for name in ("si", "sip", "spr", "sv", *_OVERRIDES)]
+    names = ("si", "sip", "spr", "sv", *_of_blobs(query, target), *_OVERRIDES)
+    lines += [resource] + [query.get(name, "") if name else "" for name in names]
     return "\n".join(lines)
+
+
+def _of_blobs(query: Mapping[str, str], target: Target) -> Sequence[str]:
+    """Returns what only a link to blobs signs: its kind, no snapshot, its encryption scope, by its version."""
+    if target.service != "blob" or query.get("sv", "") < _BY_KIND:
+        return ()
+    return ("sr", "", "ses") if query["sv"] >= _BY_SCOPE else ("sr", "")
 
 
 def account_text(query: Mapping[str, str], account: str) -> str:
@@ -114,15 +127,17 @@ def account_text(query: Mapping[str, str], account: str) -> str:
 
 
 def _account(query: Mapping[str, str], target: Target) -> tuple[str, Grant]:
-    if "f" not in query["ss"]:
+    if target.service[0] not in query["ss"]:
         raise refusal("AuthorizationServiceMismatch")
     return account_text(query, target.account), Grant(query.get("sp", ""), query.get("srt", "").replace("o", "do"))
 
 
 def _service(query: Mapping[str, str], target: Target) -> tuple[str, Grant]:
-    levels = {"s": "cdo", "f": "o"}.get(query.get("sr", ""))
+    levels = _LEVELS[target.service].get(query.get("sr", ""))
     if levels is None or not target.share:
-        raise refusal("AuthenticationFailed", "The link is not a service link for this file or share.")
+        raise refusal(
+            "AuthenticationFailed", "The link is not a service link for this file or share, blob or container."
+        )
     return service_text(query, target), Grant(query.get("sp", ""), levels, manages=False)
 
 
@@ -130,7 +145,7 @@ def _completed(query: Mapping[str, str], policies: Mapping[str, Mapping[str, str
     """Returns a link's parameters with those of the policy that it names; each stands in one of the two."""
     policy = policies.get(query["si"])
     if policy is None:
-        raise refusal("AuthenticationFailed", "The share has no stored access policy of the link's name.")
+        raise refusal("AuthenticationFailed", "There is no stored access policy of the link's name.")
     given = {name: policy[key] for name, key in _OF_POLICY.items() if policy.get(key)}
     if twice := [name for name in given if query.get(name)]:
         raise refusal("AuthenticationFailed", f"The link and its policy both set {' and '.join(twice)}.")

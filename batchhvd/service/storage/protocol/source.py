@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from batchhvd.service.storage.protocol.refusal import CopySourceError, refusal
-from batchhvd.service.storage.protocol.request import FILE_HOST, Request, Target, located, read_query, target_of
+from batchhvd.service.storage.protocol.request import OWN_HOST, Request, Target, located, read_query, target_of
 
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
@@ -24,14 +24,17 @@ def read_url(url: str, request: Request, dots: str) -> tuple[Target, dict[str, s
     except ValueError as error:
         raise refusal("InvalidHeaderValue", "The source is not a URL.") from error
     if host and not _is_own(host, parts.scheme, request):
-        raise _foreign(host)
+        raise _foreign(host, request.target.service)
     query = read_query(parts.query)
-    target = target_of(host, parts.path)
+    target = target_of(host, parts.path, request.target.service)
     return located(target, query.get("sharesnapshot") or query.get("snapshot", ""), dots), query
 
 
 def _is_own(host: str, scheme: str, request: Request) -> bool:
     """Says whether a host is the one that the request came to: by any account's name, or of the loopback's names."""
+    found = OWN_HOST.match(host)
+    if found and found[2] != request.target.service:
+        return False
     here = {_plain(request.header("host").lower(), request.scheme), _plain(request.server, request.scheme)}
     own = {name for each in here if each for name in _aliases(each)}
     return bool(own & _aliases(_plain(host, scheme)))
@@ -43,16 +46,20 @@ def _plain(host: str, scheme: str) -> str:
 
 
 def _aliases(host: str) -> set[str]:
-    found = FILE_HOST.match(host)
-    if found:
+    found = OWN_HOST.match(host)
+    if found and not host[found.end() :].startswith("localhost"):
         return {"." + host[found.end(1) + 1 :]}
+    host = host[found.end() :] if found else host
     name, colon, port = host.rpartition(":") if not host.endswith("]") and ":" in host else (host, "", "")
     return {f"{each}{colon}{port}" for each in _LOOPBACK} if name in _LOOPBACK else {host}
 
 
-def _foreign(host: str) -> CopySourceError:
-    if ".blob." in host:
-        why = "It is on a host for blobs: this service has files only."
+def _foreign(host: str, service: str) -> CopySourceError:
+    found = OWN_HOST.match(host)
+    if found and found[2] != service:
+        why = (
+            f"It is on a host for {found[2]}s: nothing is copied between shares and containers; download and upload it."
+        )
     else:
         why = f"It is on another host, {host[:80]}: this service copies only what it holds."
     return CopySourceError(

@@ -56,11 +56,11 @@ def tree(name: str, values: Mapping[str, object]) -> bytes:
     return document(add_all(Element(name), values))
 
 
-def read(pieces: Sequence[bytes], root: str) -> Element:
+def read(pieces: Sequence[bytes], root: str, most: int = _DOCUMENT_BYTES) -> Element:
     """Returns the document that a request brings; refuses one that is not XML, or has another root, or is too large."""
     body = b"".join(pieces)
-    if len(body) > _DOCUMENT_BYTES:
-        raise refusal("InvalidXmlDocument", f"It has more than {_DOCUMENT_BYTES >> 10} KiB.")
+    if len(body) > most:
+        raise refusal("InvalidXmlDocument", f"It has more than {most >> 10} KiB.")
     if b"<!" in body.replace(b"<!--", b""):
         raise refusal("InvalidXmlDocument", "It may declare no document type and no entities.")
     try:

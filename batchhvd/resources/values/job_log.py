@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from batchhvd.errors import NotFoundError
-from batchhvd.resources.file_entry import LinkReader
+from batchhvd.resources.values.file_entry import LinkReader
 from batchhvd.wire.facts.states import JobState
 from batchhvd.wire.models import PipelineAnswer, wire
 

@@ -1,0 +1,1 @@
+"""Values that resources return: entries of a directory, what a training reported."""
