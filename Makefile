@@ -5,7 +5,8 @@
 #
 # While you work: make unit (seconds), make lint, make docs, make notebooks; make models trains all kinds of models on two
 # ranks and on one. Seldom: make azure PINS=oldest (the oldest Azure packages that setup.cfg allows), make upstream (Microsoft's tests
-# of its file client), make drills (poison, power cuts, growth: 20 minutes), make release (the wheel, and the tutorial from it).
+# of its file client), make clients (other storage clients), make drills (poison, power cuts, growth: 20 minutes), make release (the wheel,
+# and the tutorial from it).
 #
 # Each does its own set-up once, in a .venv of this checkout, and says what it does. PYTHON=python3.12 takes another Python.
 
@@ -34,11 +35,11 @@ SAY = @printf '\033[1m== %s\033[0m\n'
 COMPAT := --config-settings editable_mode=compat
 PIP := PYTHONWARNINGS=ignore $(PY) -m pip install --quiet --disable-pip-version-check --no-warn-script-location
 
-.PHONY: help tutorial test lint unit models docs notebooks azure upstream drills release clean
+.PHONY: help tutorial test lint unit models docs notebooks azure upstream clients drills release clean
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n 's/^# \{0,1\}//; 1,10p' Makefile
+	@sed -n 's/^# \{0,1\}//; 1,11p' Makefile
 
 tutorial: $(VENV)/.runtime $(VENV)/.horovod
 	@$(PY) -m batchhvd tutorial --engine $(ENGINE) --dataset $(DATASET) \
@@ -76,6 +77,10 @@ azure: .venv-azure-$(PINS)/.done
 upstream: .venv-upstream/.done
 	$(SAY) "Microsoft's tests of azure-storage-file-share against the file service"
 	@.venv-upstream/bin/python -m tests.upstream.run $(ARGS)
+
+clients: $(VENV)/.test
+	$(SAY) 'storage clients, each in an environment of its own, against the file service (the first time 1 GB of packages)'
+	@$(PY) -m tests.clients.run $(ARGS)
 
 drills: $(VENV)/.test
 	$(SAY) 'drills: poisoned records, power cuts, growth (20 minutes)'
