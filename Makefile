@@ -5,8 +5,8 @@
 #
 # While you work: make unit (seconds), make lint, make docs, make notebooks; make models trains all kinds of models on two
 # ranks and on one. Seldom: make azure PINS=oldest (the oldest Azure packages that setup.cfg allows), make upstream (Microsoft's tests
-# of its file client), make clients (other storage clients), make drills (poison, power cuts, growth: 20 minutes), make release (the wheel,
-# and the tutorial from it).
+# of its clients of files and of Batch AI), make clients (other storage clients), make drills (poison, power cuts, growth: 20 minutes),
+# make release (the wheel, and the tutorial from it), make first-hour (all that a stranger does first, from the wheel).
 #
 # Each does its own set-up once, in a .venv of this checkout, and says what it does. PYTHON=python3.12 takes another Python.
 
@@ -35,7 +35,7 @@ SAY = @printf '\033[1m== %s\033[0m\n'
 COMPAT := --config-settings editable_mode=compat
 PIP := PYTHONWARNINGS=ignore $(PY) -m pip install --quiet --disable-pip-version-check --no-warn-script-location
 
-.PHONY: help tutorial test lint unit models docs notebooks azure upstream clients drills release clean
+.PHONY: help tutorial test lint unit models docs notebooks azure upstream upstream-batchai clients drills release first-hour clean
 .DEFAULT_GOAL := help
 
 help:
@@ -77,6 +77,11 @@ azure: .venv-azure-$(PINS)/.done
 upstream: .venv-upstream/.done
 	$(SAY) "Microsoft's tests of azure-storage-file-share against the file service"
 	@.venv-upstream/bin/python -m tests.upstream.run $(ARGS)
+	@$(if $(ARGS),true,$(MAKE) --no-print-directory upstream-batchai)
+
+upstream-batchai: .venv-upstream/.done
+	$(SAY) "What Microsoft's tests of azure-mgmt-batchai and of azure-cli do with Batch AI, told again"
+	@.venv-upstream/bin/python -W ignore -m tests.upstream.batchai $(ARGS)
 
 clients: $(VENV)/.test
 	$(SAY) 'storage clients, each in an environment of its own, against the file service (the first time 1 GB of packages)'
@@ -89,6 +94,10 @@ drills: $(VENV)/.test
 release: $(VENV)/.runtime
 	$(SAY) 'source archive and wheel, and the tutorial from the wheel'
 	@.ci/release $(PY)
+
+first-hour: $(VENV)/.runtime
+	$(SAY) "a stranger's first hour, from the wheel in a fresh environment (a few minutes)"
+	@$(PY) benchmarks/first_hour.py && $(PY) benchmarks/report.py
 
 clean:
 	rm -rf .venv* build dist site run *.egg-info

@@ -38,6 +38,7 @@ ORDER = (
     "control_plane",
     "scheduler",
     "growth",
+    "growth_soak",
     "drills",
     "slurm_node_kill",
     "transfer",

@@ -161,7 +161,7 @@ def _failed(facts: JobFacts) -> Verdict:
         return verdict(Cause.UNKNOWN, why, (), REMEDIES[Cause.UNKNOWN].named(facts.name), facts.id)
     first = facts.errors[0]
     cause = _cause(first, facts)
-    evidence = [*_rank(first), *_last_lines(first, cause, facts), *_earlier(facts)]
+    evidence = [*_rank(first), *_image(first), *_last_lines(first, cause, facts), *_earlier(facts)]
     return verdict(
         cause, _why(cause, first, facts), evidence, remedy_of(cause, first.details).named(facts.name), facts.id
     )
@@ -193,6 +193,11 @@ def _rank(reason: Reason) -> list[str]:
     names = {"Rank": "rank", "Node": "node", "ExitCode": "exit code", "Attempt": "attempt", "Path": "path"}
     facts = [f"{word} {reason.details[name]}" for name, word in names.items() if reason.details.get(name)]
     return [", ".join([*facts, _signal(reason)] if _signal(reason) else facts)] if facts else []
+
+
+def _image(reason: Reason) -> list[str]:
+    """Says that the job's image was not run, which may be why it failed."""
+    return [reason.details["Image"]] if reason.details.get("Image") else []
 
 
 def _signal(reason: Reason) -> str:

@@ -14,10 +14,13 @@ from typing import Protocol
 
 from attrs import asdict, evolve, field, frozen
 
-from batchhvd.spec.job import CustomMpi, CustomToolkit, Horovod, JobSpec, Mount
+from batchhvd.spec.job import Horovod, JobSpec, Mount
+from batchhvd.spec.toolkits import script_of, start_of
 from batchhvd.wire.facts.causes import Remedy
+from batchhvd.wire.facts.containers import Containers
 from batchhvd.wire.facts.documents import Body
 from batchhvd.wire.facts.mount_roots import JOB_ROOT
+from batchhvd.wire.facts.toolkits import notes
 
 ROOT = f"${JOB_ROOT}"
 
@@ -83,6 +86,7 @@ class Plan:
         launch: ``"horovod"``, ``"mpi"``, or ``"single"`` for a command that runs once.
         command: the command line of one rank; the node fills in its variables.
         preparation: the command line that runs on each node before, or None.
+        preparation_place: where that will run, or that it is skipped; "" if the service does not say.
         logs: where the logs go, below the mount root.
         mounts: the shares, and whether they exist.
         problems: what would make it fail, a sentence each: first what the service rejects, then what the client sees.
@@ -101,6 +105,7 @@ class Plan:
     problems: tuple[str, ...] = field(default=())
     warnings: tuple[str, ...] = field(default=())
     checked: bool = False
+    preparation_place: str = ""
     _shell: tuple[str, ...] = field(default=(), repr=False, eq=False)
 
     def for_shell(self) -> Plan:
@@ -123,12 +128,14 @@ class Plan:
 
     def table(self) -> list[tuple[str, str]]:
         """Returns it as rows of a name and a text."""
+        place = self.preparation_place
         return [
-            ("cluster", f"{self.cluster} ({self.vm_size})"),
+            ("cluster", f"{self.cluster} ({self.vm_size})" if self.vm_size else "does not exist"),
             ("nodes", str(len(self.nodes))),
             ("ranks", f"{self.ranks}: {_spread(self.nodes)}"),
             ("launch", self.launch),
             *([("preparation", self.preparation)] if self.preparation else []),
+            *([("", f"runs {place}" if not place.startswith("skipped") else f"is {place}")] if place else []),
             ("command", self.command),
             ("logs", self.logs),
             *(("mount", _mount_text(mount)) for mount in self.mounts),
@@ -162,11 +169,18 @@ class ServiceFacts(Protocol):
     def local(self) -> bool:
         """Whether it is the service of this machine."""
 
+    @property
+    def containers(self) -> Containers:
+        """What it does with container images, once ``refusals`` was asked."""
+
     def refusals(self, spec: JobSpec, name: str) -> Sequence[str] | None:
         """Returns what the service would reject, a sentence each; None if it cannot say so without creating the job."""
 
     def cluster(self) -> tuple[str, str, int] | None:
         """Returns the cluster's name, VM size and the most nodes that it can have; None if it does not exist."""
+
+    def preparation(self) -> str:
+        """Returns where the job's preparation would run, "" if the service has not said it; after ``refusals``."""
 
     def has_share(self, mount: Mount) -> bool:
         """Says whether a mount's account and share exist."""
@@ -203,25 +217,20 @@ def make(spec: JobSpec, name: str, survey: ServiceFacts) -> Plan:
         problems=tuple(problem.python for problem in problems),
         warnings=tuple(_warnings(spec, known, survey, checked=refusals is not None)),
         checked=refusals is not None,
+        preparation_place=survey.preparation() if spec.preparation else "",
         shell=tuple(problem.shell for problem in problems),
     )
 
 
 def _command(spec: JobSpec) -> tuple[str, str]:
-    task = spec.task
-    if isinstance(task, Horovod):
-        return "horovod", " ".join(part for part in (task.python or "python", task.script, task.args) if part)
-    if isinstance(task, CustomMpi):
-        return "mpi", task.command
-    return "single", task.command if isinstance(task, CustomToolkit) else ""
+    found = start_of(spec.task, spec.nodes)
+    lines = dict.fromkeys(program.line("python") for program in found.programs.values())
+    return found.launch, " | ".join(lines) or found.command
 
 
 def _nodes(spec: JobSpec, name: str, launch: str) -> Iterator[NodePlan]:
-    ranks = 1 if launch == "single" else spec.ranks
-    each, left = divmod(ranks, spec.nodes) if launch != "single" else (0, 1)
-    first = 0
-    for index in range(spec.nodes):
-        count = each + (index < left)
+    first, ranks = 0, spec.ranks
+    for index, count in enumerate(start_of(spec.task, spec.nodes).ranks):
         yield NodePlan(index, tuple(range(first, first + count)), dict(_variables(spec, name, launch, ranks)))
         first += count
 
@@ -242,6 +251,8 @@ def _variables(spec: JobSpec, name: str, launch: str, ranks: int) -> Iterator[tu
         )
     if launch == "horovod":
         yield "HOROVOD_SIZE", str(ranks)
+    if launch == "pytorch":
+        yield "WORLD_SIZE", str(ranks)
     yield from spec.environment.items()
 
 
@@ -290,7 +301,8 @@ def _paths(spec: JobSpec, mounts: Sequence[MountPlan], survey: ServiceFacts) -> 
     """Yields the files that the job names below its mounts and that do not exist."""
     found = {mount.path for mount in mounts if mount.found}
     there = [mount for mount in spec.mounts if mount.path in found]
-    named = {"script": str(spec.task.script)} if isinstance(spec.task, Horovod) else {}
+    script = script_of(spec.task)
+    named = {"script": script} if script else {}
     named.update({f"input {directory.id}": str(directory.path) for directory in spec.inputs})
     for what, path in named.items():
         mount, inside = locate(path, there)
@@ -322,18 +334,33 @@ def _below(path: str, folder: str) -> bool:
 
 def _warnings(spec: JobSpec, known: _Known, survey: ServiceFacts, *, checked: bool) -> Iterator[str]:
     yield from spec.warnings
+    yield from notes({spec.task.wire: spec.task.to_document()})
     if not checked:
         yield "the service cannot check a job without creating it: what it would reject is not known"
+    if survey.local:
+        yield from _of_containers(spec)
     successor = _successor(known[1]) if known else ""
     if known and successor:
         yield f"{known[1]} is retired in Azure; its successor is Standard_{successor}. Here it is only a name"
-    if spec.image and survey.local:
-        yield f"the container image {spec.image} is not run here: the job runs on the machine itself"
+    if spec.image and survey.local and not survey.containers.engine:
+        yield survey.containers.notice(spec.image)
     if spec.ranks > 1 and isinstance(spec.task, Horovod) and re.search(r"--(lr|learning[-_]rate)\b", spec.task.args):
         yield (
             f"a learning rate is given and {spec.ranks} ranks share each step: the trainer multiplies it by the ranks; "
             "your own script has to do so itself"
         )
+
+
+def _of_containers(spec: JobSpec) -> Iterator[str]:
+    """Yields what a job that mounts containers may rely on here and could not with blobfuse."""
+    for volume in spec.volumes:
+        if volume.kind == "azureBlobFileSystems":
+            name = volume.settings.get("containerName", volume.path)
+            logs = ", the logs too" if _below(str(spec.logs), str(volume)) else ""
+            yield (
+                f"the container {name!r} is a directory here: files grow in it at once. Azure's blobfuse showed a file "
+                f"when it was closed{logs}, and uploaded all of it again if it was appended to"
+            )
 
 
 def _successor(vm_size: str) -> str:

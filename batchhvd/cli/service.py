@@ -16,6 +16,7 @@ import click
 
 from batchhvd.cli.frame.context import CliContext, with_context
 from batchhvd.cli.frame.printing import shown
+from batchhvd.wire.facts.containers import CHOICES, VARIABLE
 
 if TYPE_CHECKING:
     from batchhvd import Experiment, Job
@@ -45,6 +46,15 @@ _AT_ONCE = 8  # deletions that are under way at the same time
     metavar="PATH",
     help="a directory of this machine that jobs may mount, with all below it",
 )
+@click.option(
+    "--containers",
+    type=click.Choice(CHOICES),
+    default="auto",
+    show_default=True,
+    envvar=VARIABLE,
+    show_envvar=True,
+    help="what runs the container images of jobs; auto: the first of the engines that is installed and runs, if any",
+)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="the port (default: a free one)")
 @click.option(
     "--idle", type=click.FloatRange(0), default=0, metavar="SECONDS", help="end after being idle for this long"
@@ -61,6 +71,7 @@ def serve(
     engine_options: tuple[str, ...],
     prepare: str,
     directories: tuple[str, ...],
+    containers: str,
     port: int,
     idle: float,
     tls: bool,
@@ -83,6 +94,7 @@ def serve(
         _renew(root)
         return
     options = ["--engine", engine, "--prepare", prepare, "--port", str(port), "--idle", str(idle)]
+    options += ["--containers", containers]
     options += [*(["--tls"] if tls else []), *(["--recover"] if recover else [])]
     options += [f"--option={setting}" for setting in engine_options]
     options += [f"--allow-directory={directory}" for directory in directories]

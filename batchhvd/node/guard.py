@@ -43,6 +43,7 @@ def guard(folder: Path, index: int, runner: int) -> int:
     if not (folder / "task.json").exists():
         return 1  # nothing waits for this node any more
     if not _has_ended(folder, index):
+        _remove_container(folder, index)
         complete(folder, index, code)
     return code if code >= 0 else 128 - code
 
@@ -70,6 +71,14 @@ def complete(folder: Path, index: int, code: int) -> NodeRecord:
     record["reason"], record["error"] = StopReason.NODE, error
     write_json(node_path(folder, index), record)
     return record
+
+
+def _remove_container(folder: Path, index: int) -> None:
+    if (folder / f"container-{index}").exists():
+        from batchhvd.node.contained import remove_left  # hardly ever needed
+
+        with contextlib.suppress(DamagedRecordError, OSError, ValueError):
+            remove_left(folder, index)
 
 
 def _has_ended(folder: Path, index: int) -> bool:

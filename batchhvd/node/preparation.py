@@ -19,8 +19,9 @@ from batchhvd.node.supervisor import StoppedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from batchhvd.node.contained import Contained
     from batchhvd.node.place import TaskPlace
     from batchhvd.node.supervisor import Supervisor
 
@@ -32,14 +33,17 @@ class Preparation:
         command: its command line.
         place: the node's place in the task.
         supervisor: looks after its processes.
+        contained: the node's container, in which it runs then, or None.
 
     Attributes:
         view: the view of the machine for the ranks, or None if they see the machine itself.
     """
 
-    def __init__(self, command: str, place: TaskPlace, supervisor: Supervisor) -> None:
+    def __init__(
+        self, command: str, place: TaskPlace, supervisor: Supervisor, contained: Contained | None = None
+    ) -> None:
         self.command, self.place, self.supervisor = command, place, supervisor
-        self.journal = supervisor.journal
+        self.journal, self.contained = supervisor.journal, contained
         self.view: MachineView | None = None
         self.layers = Path(place.task.get("layers") or place.folder / "layers")
         self._changes = place.folder / f"changes-{place.index}"
@@ -59,6 +63,7 @@ class Preparation:
             PreparationPlace.SKIP: self._skip,
             PreparationPlace.HOST: self._on_host,
             PreparationPlace.OVERLAY: self._in_layer,
+            PreparationPlace.CONTAINER: self._on_host,
         }[where]
         code, tail = run(logs)
         journal.record["preparation"] = {"exit": code, "seconds": time.monotonic() - began, "where": where}
@@ -90,28 +95,18 @@ class Preparation:
     def _where(self) -> PreparationPlace:
         """Returns where the preparation runs: as the task says, or nowhere if this machine does not allow that."""
         asked = PreparationPlace(self.place.task["prepare"])
+        if self.contained is not None:  # which is thrown away, as a layer is
+            return asked if asked == PreparationPlace.SKIP else PreparationPlace.CONTAINER
         if asked != PreparationPlace.OVERLAY:
             return asked
         try:
-            own_mounts()
-            self.layers.mkdir(parents=True, exist_ok=True)
-            self._try_view()
+            try_view(self.layers, lambda place: self._new_view(place, None))
         except OSError as error:
             self.journal.note(
                 f"a preparation must not change this machine, and no copy-on-write view is possible: {error}"
             )
             return PreparationPlace.SKIP
         return asked
-
-    def _try_view(self) -> None:
-        """Mounts a view once; if the folder for layers cannot take changes, memory takes its place."""
-        place = self.layers / f".try-{os.getpid()}"
-        try:
-            self._new_view(place, None).close()
-        except OSError:
-            mount("tmpfs", str(self.layers), "tmpfs", options="mode=700")
-            self._new_view(place, None).close()
-        remove(place)
 
     # -- the three ways --
 
@@ -125,7 +120,10 @@ class Preparation:
         variables = {"DEBIAN_FRONTEND": "noninteractive"} | self.place.variables()
         directory = self.place.temporary
         enter = None if view is None else lambda: view.enter(directory)
-        child = Child(-1, self.command, variables, directory, logs, enter)
+        if self.contained is None:
+            child = Child(-1, self.command, variables, directory, logs, enter)
+        else:
+            child = self.contained.child(-1, self.command, variables, logs)
         self.supervisor.take(child)
         self.supervisor.attend(lambda: child.is_over and self.supervisor.is_sure(child))
         self.supervisor.children.remove(child)
@@ -192,6 +190,41 @@ class Preparation:
         shares = [path.resolve() for path in found if path.is_symlink()]
         binds = [folder, Path(self.place.task["logs"]), *shares]
         return MachineView(folder / f"view-{self.place.index}", changes, below, binds)
+
+
+def try_view(layers: Path, make: Callable[[Path], MachineView]) -> None:
+    """Mounts a view once; if the folder for layers cannot take changes, memory takes its place.
+
+    Args:
+        layers: the folder for layers.
+        make: mounts a view whose changes go to a folder.
+
+    Raises:
+        OSError: this machine does not allow it.
+    """
+    own_mounts()
+    layers.mkdir(parents=True, exist_ok=True)
+    place = layers / f".try-{os.getpid()}"
+    try:
+        make(place).close()
+    except OSError:
+        mount("tmpfs", str(layers), "tmpfs", options="mode=700")
+        make(place).close()
+    remove(place)
+
+
+def why_not(layers: Path) -> str:
+    """Returns why a preparation cannot run in a view of this machine, "" if it can.
+
+    It does what a node does before its preparation, so it needs a process of its own.
+    """
+    above = layers / f".look-{os.getpid()}"
+    try:
+        try_view(layers, lambda place: MachineView(above, place, None, []))
+        remove(above)
+    except OSError as error:
+        return str(error)
+    return ""
 
 
 def _facts(path: Path) -> tuple[int, int, int] | None:

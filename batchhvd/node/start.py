@@ -19,8 +19,14 @@ def main(arguments: list[str]) -> int:
     """Runs the given nodes and returns the exit code: that of a single node, or 0 when several have begun.
 
     Args:
-        arguments: FOLDER [INDEX ...] [--loopback], or FOLDER INDEX --enter WORD...; see ``batchhvd.node``.
+        arguments: FOLDER [INDEX ...] [--loopback], or FOLDER INDEX --enter WORD...; LAYERS --why-not
+            prints why no preparation can run in a view here; see ``batchhvd.node``.
     """
+    if arguments[1:] == ["--why-not"]:
+        from batchhvd.node.preparation import why_not
+
+        print(why_not(Path(arguments[0])))
+        return 0
     if arguments[2:3] == ["--enter"]:
         from batchhvd.node.enter import enter  # nodes themselves do not need it
 

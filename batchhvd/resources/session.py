@@ -76,6 +76,7 @@ class Session:
         args: Sequence[str] = (),
         code: str | os.PathLike[str] | None = None,
         preparation: str = "",
+        toolkit: str = "horovod",
     ) -> Job:
         """Runs a Python script on some nodes, one rank on each, and returns the job without waiting for it.
 
@@ -91,13 +92,16 @@ class Session:
             code: the folder that is uploaded; None for the script's own. ``.gitignore`` and ``.batchhvdignore`` say
                 what is left out; a folder that has not changed is not sent again.
             preparation: a shell command line that runs on each node before.
+            toolkit: ``"horovod"``, or ``"pytorch"`` for ranks that find the variables of ``torchrun``.
 
         Raises:
-            SpecError: there is no such script, or the folder holds more than a program.
+            SpecError: there is no such script or toolkit, or the folder holds more than a program.
         """
         from batchhvd.resources import quick_run
 
-        return quick_run.submit(self, script, nodes=nodes, args=args, code=code, preparation=preparation)
+        return quick_run.submit(
+            self, script, nodes=nodes, args=args, code=code, preparation=preparation, toolkit=toolkit
+        )
 
     @property
     def service(self) -> LocalService | None:
@@ -166,6 +170,7 @@ def local(
     engine_options: Mapping[str, str | int | float] | None = None,
     prepare: str | None = None,
     allow_directory: Sequence[str | os.PathLike[str]] | None = None,
+    containers: str | None = None,
     port: int | None = None,
     idle: float | None = None,
 ) -> Session:
@@ -182,6 +187,8 @@ def local(
         engine_options: the engine's options.
         prepare: where preparations run: ``"overlay"`` (default), ``"host"`` or ``"skip"``.
         allow_directory: directories of this machine that jobs may mount.
+        containers: what runs the container images of jobs: ``"podman"``, ``"docker"``, ``"apptainer"``, ``"off"``, or
+            ``"auto"`` (default) for the first one that is installed and runs, if any.
         port: the service's port; 0 (default) for a free one.
         idle: seconds without jobs and requests after which it ends, 0 for never.
 
@@ -197,6 +204,7 @@ def local(
         engine_options=engine_options,
         prepare=prepare,
         allow_directory=allow_directory,
+        containers=containers,
         port=port,
         idle=idle,
     )

@@ -15,6 +15,8 @@ from batchhvd.resources.storage_account import StorageAccount, find_account
 from batchhvd.spec.cluster import AutoScale
 from batchhvd.spec.job import JobSpec
 from batchhvd.spec.mounts import Mount
+from batchhvd.wire.facts import additions
+from batchhvd.wire.facts.containers import HEADER, Containers
 from batchhvd.wire.facts.documents import Body
 from batchhvd.wire.facts.states import ENDED
 from batchhvd.wire.models import PipelineAnswer, wire
@@ -40,6 +42,7 @@ class Survey:
     Attributes:
         experiment: the experiment that the job would belong to.
         on: the cluster that the job would run on.
+        containers: what the service does with container images, once ``refusals`` was asked.
     """
 
     experiment: Experiment
@@ -47,6 +50,8 @@ class Survey:
     _accounts: dict[str, StorageAccount | None] = field(factory=dict, init=False)
     _shares: dict[tuple[str, str], FileShare | None] = field(factory=dict, init=False)
     _knows_dry_runs: bool = field(default=False, init=False)
+    _preparation: str = field(default="", init=False)
+    containers: Containers = field(factory=Containers, init=False)
 
     @property
     def local(self) -> bool:
@@ -86,10 +91,15 @@ class Survey:
 
     def _try(self, job: Job, body: Body) -> None:
         """Sends the request that would create a job; an existing one that is the same fills the handle."""
-        options = {"polling": False, "headers": {"x-batchhvd-dry-run": "true"}}
+
+        def note(answer: PipelineAnswer) -> None:
+            self.containers = Containers.of_header(answer.http_response.headers.get(HEADER, ""))
+
+        options = {"polling": False, "headers": {"x-batchhvd-dry-run": "true"}, "raw_response_hook": note}
         with job._asking("created"):
             made = job._connection.batchai.jobs.begin_create(*job._path, parameters=body, **options)
             job._load(wire(made.result()))
+        self._preparation = str(additions.of(job.document.get("properties") or {}).get(additions.PREPARATION, ""))
 
     def _taken(self, job: Job, body: Body, conflict: ConflictError) -> tuple[str, ...]:
         """Returns what is wrong if a job of this name may exist."""
@@ -102,6 +112,10 @@ class Survey:
         except ConflictError:
             return _said(conflict)
         return ()
+
+    def preparation(self) -> str:
+        """Returns where the job's preparation would run, "" if the service has not said it; after ``refusals``."""
+        return self._preparation
 
     def has_share(self, mount: Mount) -> bool:
         """Says whether a mount's account and share exist."""

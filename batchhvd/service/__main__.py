@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import signal
 import sqlite3
 import sys
@@ -14,7 +15,9 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
+from batchhvd.engines import containers
 from batchhvd.engines.fleet import Fleet
+from batchhvd.engines.preparation_place import PreparationAdvice
 from batchhvd.errors import EngineError
 from batchhvd.service import app, process, root_folder, server
 from batchhvd.service.blob_site import BlobSite
@@ -29,6 +32,7 @@ from batchhvd.service.scheduler.task import Site
 from batchhvd.service.scheduler.tick import Scheduler
 from batchhvd.service.store import accounts, durable, recovery, trash
 from batchhvd.service.store.records import Store
+from batchhvd.wire.facts.containers import CHOICES, VARIABLE, Containers
 
 log = logging.getLogger("batchhvd.service")
 WRONG, IN_USE = 2, 3
@@ -88,6 +92,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PATH",
         help="a directory of this machine that jobs may mount (unmanagedFileSystems), with all below it",
     )
+    parser.add_argument(
+        "--containers",
+        choices=CHOICES,
+        default=os.environ.get(VARIABLE) or "auto",
+        help=f"what runs the container images of jobs (default: ${VARIABLE}, or auto: the first engine that runs)",
+    )
     parser.add_argument("--idle", type=float, default=0, metavar="SECONDS", help="end when nothing needed it so long")
     parser.add_argument(
         "--recover", action="store_true", help="put a damaged database aside, and begin with what can be read from it"
@@ -114,8 +124,16 @@ class Service:
         self._wake, self._stop = threading.Event(), threading.Event()
         self._hall = Hall()
         self._activity = process.Activity(self._store.is_active)
-        site = Site(sys.executable, options.prepare, str(root / "layers"), directories=options.allow_directory)
-        engine = Fleet(options.engine, dict(options.option), root / "engines.json")
+        self._containers = Containers(*containers.choose(options.containers))
+        log.info("container images: %s", self._containers.engine or f"not run ({self._containers.why})")
+        site = Site(
+            sys.executable,
+            options.prepare,
+            str(root / "layers"),
+            directories=options.allow_directory,
+            containers=self._containers,
+        )
+        self._engine = engine = Fleet(options.engine, dict(options.option), root / "engines.json")
         self._scheduler = Scheduler(self._store, root, engine, site=site)
         self._thread = threading.Thread(
             target=process.schedule,
@@ -143,12 +161,14 @@ class Service:
         listener, for_blobs = server.listen(self._options.port), server.listen(0)
         blobs = Blobs(self._root / "containers", self._keys, admitted=trust, problem=self._watch.problem)
         application = self._application(blobs, server.url(for_blobs))
-        site = BlobSite(blobs, self._activity.touch)
+        site = BlobSite(blobs, self._activity.touch, root_folder.RootSecret(self._root))
         servers = [(server.server(application, self._hall), listener), (server.server(site, self._hall), for_blobs)]
         async with AsyncExitStack() as proxies:
             if self._options.tls:
                 servers.append(await self._secure(application, proxies))
+            durable.replace(self._root / "endpoint-blobs", server.url(for_blobs) + "\n")
             self._thread.start()
+            threading.Thread(target=self._reap, name="reaper", daemon=True).start()
             await server.serve(
                 servers, lambda: self._announce(server.url(listener)), self._ended, proxies.pop_all().aclose
             )
@@ -157,6 +177,8 @@ class Service:
         return accounts.keys_of(self._store, account)
 
     def _application(self, blobs: Blobs, blob_endpoint: str) -> Holding:
+        here = self._options.engine == "processes"
+        advice = PreparationAdvice(self._options.prepare, self._root / "layers", here)
         application = app.build(
             self._store,
             self._root,
@@ -171,7 +193,10 @@ class Service:
             touch=self._activity.touch,
             directories=self._options.allow_directory,
             problem=self._watch.problem,
+            preparation=lambda: advice.text,
             blobs=(blobs, blob_endpoint),
+            containers=self._containers,
+            way=self._engine.entrance,
         )
         return Holding(application, ended=job_over(self._store), closing=self._stop.is_set)
 
@@ -194,10 +219,16 @@ class Service:
             "engine_options": dict(chosen.option),
             "prepare": chosen.prepare,
             "allow_directory": chosen.allow_directory,
+            "containers": chosen.containers,
             "port": chosen.port,
             "idle": chosen.idle,
         }
         root_folder.announce(self._root, endpoint, chosen.engine, self._started, options)
+
+    def _reap(self) -> None:
+        """Removes the containers that nodes which were killed have left on this machine."""
+        for name in containers.reap(self._containers.engine, str(self._root)):
+            log.warning("the container %s of a node that was killed is removed", name)
 
     def _ended(self) -> bool:
         self._watch.look()

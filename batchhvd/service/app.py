@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from batchhvd.errors import AccessDeniedError, BadRequestError, ServiceError
-from batchhvd.service import public
+from batchhvd.service import entrance, public
 from batchhvd.service.arm import storage_accounts
 from batchhvd.service.description.published import Description
 from batchhvd.service.dispatch import Dispatcher
@@ -29,6 +29,7 @@ from batchhvd.service.page_site import PageSite
 from batchhvd.service.status import page, summary
 from batchhvd.service.store import trouble
 from batchhvd.service.store.records import Store
+from batchhvd.wire.facts.containers import Containers
 
 log = logging.getLogger("batchhvd.service")
 
@@ -46,7 +47,10 @@ def build(
     touch: Callable[[], None] = lambda: None,
     directories: Sequence[str] = (),
     problem: Callable[[], str] = lambda: "",
+    preparation: Callable[[], str] = lambda: "",
     blobs: tuple[FileService, str] | None = None,
+    containers: Containers = Containers(),  # noqa: B008  # frozen
+    way: entrance.Way = lambda *_: [],
 ) -> App:
     """Returns the application.
 
@@ -60,11 +64,14 @@ def build(
         touch: called for each request, so that an idle service can be ended.
         directories: the directories of the machine that jobs may mount.
         problem: says what keeps the service from answering, "" if nothing does.
+        preparation: says where a job's preparation would run.
         blobs: the blob service, and the URL below which it serves accounts by path.
+        containers: what the service does with container images.
+        way: returns the words that enter a node, as an engine's ``entrance``.
     """
-    here = Here(store, root, files, now, directories, problem, blobs)
+    here = Here(store, root, files, now, directories, problem, preparation, blobs, containers)
     dispatcher = Dispatcher(here, Description.published())
-    return App(here, secret, dispatcher, PageSite(here, secret), wake, touch)
+    return App(here, secret, dispatcher, PageSite(here, secret), wake, touch, way)
 
 
 class App:
@@ -78,9 +85,10 @@ class App:
         page: PageSite,
         wake: Callable[[], None],
         touch: Callable[[], None],
+        way: entrance.Way,
     ) -> None:
         self._here, self._secret, self._dispatcher, self._page = here, secret, dispatcher, page
-        self._wake, self._touch = wake, touch
+        self._wake, self._touch, self._way = wake, touch, way
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
@@ -136,6 +144,8 @@ class App:
             return await asyncio.to_thread(summary.answer, self._here)
         if request.method == "POST" and request.path == "/status.link":
             return self._page.link(request.host)
+        if request.method == "POST" and request.path == "/job.entrance":
+            return await asyncio.to_thread(entrance.answer, self._here, self._way, await request.body())
         query, body, dry_run = request.query(), await request.body(), request.dry_run()
         act = self._dispatcher.prepare(request, query, body, dry_run=dry_run)
         conditions.check(request.method, request.headers)

@@ -17,6 +17,7 @@ from pathlib import Path
 from attrs import frozen
 
 from batchhvd.errors import SpecError
+from batchhvd.wire.facts.containers import CHOICES
 from batchhvd.wire.facts.hosts import read_url
 
 if sys.version_info >= (3, 11):
@@ -29,6 +30,7 @@ PREPARE = ("overlay", "host", "skip")
 DEFAULTS: Mapping[str, object] = {
     "engine": "processes",
     "prepare": "overlay",
+    "containers": "auto",
     "port": 0,
     "idle": 3600,
     "group": "batchhvd",
@@ -44,6 +46,7 @@ VARIABLES: Mapping[str, str] = {
     "workspace": "BATCHHVD_WORKSPACE",
     "experiment": "BATCHHVD_EXPERIMENT",
     "cluster": "BATCHHVD_CLUSTER",
+    "containers": "BATCHHVD_CONTAINERS",
     "account": "AZURE_BATCHAI_STORAGE_ACCOUNT",
 }
 
@@ -74,6 +77,7 @@ _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     **dict.fromkeys(("group", "workspace", "experiment", "cluster", "account", "share"), (_text, "a name")),
     "engine_options": (_options, "a table of texts and numbers"),
     "prepare": (lambda value: value in PREPARE, " or ".join(map(repr, PREPARE))),
+    "containers": (lambda value: value in CHOICES, " or ".join(map(repr, CHOICES))),
     "allow_directory": (_texts, "a list of paths"),
     "port": (_port, "a port, 0 for a free one"),
     "idle": (_number, "a number of seconds, 0 for never"),

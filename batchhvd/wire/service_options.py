@@ -10,6 +10,7 @@ from attrs import frozen
 
 from batchhvd.errors import ConflictError, SpecError
 from batchhvd.wire.configuration import DEFAULTS, PREPARE, Configuration
+from batchhvd.wire.facts.containers import CHOICES
 
 _HARMLESS = ("port", "idle")  # another value changes no job
 
@@ -35,6 +36,7 @@ class ServiceOptions:
         engine_options: Mapping[str, str | int | float] | None,
         prepare: str | None,
         allow_directory: Sequence[str | os.PathLike[str]] | None,
+        containers: str | None,
         port: int | None,
         idle: float | None,
     ) -> ServiceOptions:
@@ -45,9 +47,11 @@ class ServiceOptions:
         """
         if prepare is not None and prepare not in PREPARE:
             raise SpecError(f"prepare={prepare!r} is not known", remedy=f"give one of {', '.join(PREPARE)}")
+        if containers is not None and containers not in CHOICES:
+            raise SpecError(f"containers={containers!r} is not known", remedy=f"give one of {', '.join(CHOICES)}")
         places = None if allow_directory is None else [os.path.abspath(os.fspath(one)) for one in allow_directory]
         arguments: dict[str, object] = {"engine": engine, "engine_options": engine_options, "prepare": prepare}
-        arguments |= {"allow_directory": places, "port": port, "idle": idle}
+        arguments |= {"allow_directory": places, "containers": containers, "port": port, "idle": idle}
         given = {name: settings.given(name) if value is None else value for name, value in arguments.items()}
         if engine is not None and engine_options is None and engine != settings.given("engine"):
             given["engine_options"] = None  # those of the settings are another engine's
@@ -61,7 +65,7 @@ class ServiceOptions:
     def words(self) -> list[str]:
         """Returns the options of ``python -m batchhvd.service``."""
         found = []
-        for name in ("engine", "prepare", "port", "idle"):
+        for name in ("engine", "prepare", "containers", "port", "idle"):
             found += [f"--{name}", str(self.given.get(name, DEFAULTS[name]))]
         found += [f"--option={name}={value}" for name, value in _table(self.given.get("engine_options")).items()]
         return found + [f"--allow-directory={path}" for path in _texts(self.given.get("allow_directory"))]

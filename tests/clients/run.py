@@ -92,7 +92,13 @@ def run(client: StorageClient, endpoint: str, account: str, key: str, root: Path
     """Returns what a client printed."""
     print(f"\n{client.name}", flush=True)
     program = prepare(client)
-    environment = {**os.environ, "ACCOUNT": account, "KEY": key, **_styled(client, endpoint, account, key, root)}
+    environment = {
+        **os.environ,
+        "ACCOUNT": account,
+        "KEY": key,
+        "AZURE_CONFIG_DIR": str(root / "az"),
+        **_styled(client, endpoint, account, key, root),
+    }
     work = _CACHE / client.place  # Node looks for packages beside the script's folder
     script = _HERE / client.script
     if script.suffix == ".mjs":

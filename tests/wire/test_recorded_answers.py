@@ -282,3 +282,38 @@ def test_our_client_reads_what_is_added(place: Place, service: Any, poll: Any) -
     listed = next(found for found in experiment.jobs() if found.name == "told")
     assert json.dumps(listed.document) == json.dumps(job.document)
     assert "why" in "\n".join(job.explain().evidence)
+
+
+def test_what_az_sends_back_to_an_account_is_taken_and_what_secures_it_is_refused(place: Place, service: Any) -> None:
+    group = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{place.group}"
+    path = f"{group}/providers/Microsoft.Storage/storageAccounts/{place.account}"
+    shown = service.call("GET", path).json()
+    same = {name: shown["properties"][name] for name in ("encryption", "supportsHttpsTrafficOnly")}
+    patched = service.call("PATCH", path, {"tags": {"a": "b"}, "sku": shown["sku"], "properties": same})
+    assert (patched.status_code, patched.json()["tags"]) == (200, {"a": "b"})
+    for properties, name in (
+        ({"supportsHttpsTrafficOnly": True}, "supportsHttpsTrafficOnly"),
+        ({"encryption": {"keySource": "Microsoft.Keyvault"}}, "encryption/keySource"),
+        ({"networkAcls": {"defaultAction": "Deny"}}, "networkAcls/defaultAction"),
+    ):
+        refused = service.call("PATCH", path, {"properties": properties})
+        assert refused.status_code == 400 and refused.json()["error"]["target"] == f"/properties/{name}"
+    assert service.call("PATCH", path, {"identity": {"type": "SystemAssigned"}}).status_code == 400
+    assert service.call("GET", path).json()["tags"] == {"a": "b"}
+
+
+def test_the_provider_that_every_recipe_registers_is_there(service: Any) -> None:
+    path = f"/subscriptions/{SUBSCRIPTION}/providers/Microsoft.Batch/register"
+    assert service.call("POST", path).json()["registrationState"] == "Registered"
+
+
+def test_an_image_of_nodes_is_said_to_have_no_effect(place: Place, service: Any) -> None:
+    image = {"publisher": "p", "offer": "o", "sku": "s", "virtualMachineImageId": "/subscriptions/x/images/own"}
+    settings = {
+        "vmSize": "STANDARD_D1",
+        "userAccountSettings": {"adminUserName": "me"},
+        "virtualMachineConfiguration": {"imageReference": image},
+    }
+    assert service.call("PUT", f"{base(place)}/clusters/own", {"properties": settings}).status_code == 202
+    shown = service.call("GET", f"{base(place)}/clusters/own").json()["properties"]
+    assert "virtualMachineImageId has no effect" in shown["batchhvd"]["warnings"][0]

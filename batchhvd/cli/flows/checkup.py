@@ -16,11 +16,13 @@ from attrs import frozen
 
 from batchhvd._version import __version__
 from batchhvd.errors import EngineMissingError, HorovodMissingError, SpecError
+from batchhvd.wire.facts.containers import CHOICES
 
 ENGINES = ("processes", "slurm")
 """The engines that come with batchhvd."""
 
 _CHECK_SECONDS = 180.0  # the check starts every installed Keras backend twice
+_ENGINE_SECONDS = 20.0
 _PACKAGES = {
     "client": (("azure-mgmt-batchai", "azure-mgmt-resource", "azure-mgmt-storage", "azure-storage-file-share"), ""),
     "service": (("starlette", "uvicorn", "httptools", "cryptography"), "[service]"),
@@ -56,12 +58,12 @@ def examine() -> Iterator[CheckResult]:
     """Yields the result of each check as soon as it is known; starts Horovod on two ranks, which takes some seconds."""
     yield from (_machine(), *_packages(), _backend())
     yield _horovod()
-    yield from (_slurm(), _mpi())
+    yield from (_slurm(), _mpi(), _containers())
 
 
 def glance() -> Iterator[CheckResult]:
     """Yields the result of each check that takes no time: Horovod is looked for and not tried."""
-    yield from (_machine(), *_packages(), _backend(), _horovod_there(), _slurm(), _mpi())
+    yield from (_machine(), *_packages(), _backend(), _horovod_there(), _slurm(), _mpi(), _containers())
 
 
 def refuse_engine(name: str, *, running: bool = False) -> None:
@@ -182,8 +184,29 @@ def _mpi() -> CheckResult:
     if launcher:
         return CheckResult("MPI launcher", "ok", launcher)
     return CheckResult(
-        "MPI launcher", "optional", "without mpirun: no customMpiSettings", "sudo apt-get install openmpi-bin"
+        "MPI launcher", "optional", "without mpirun: no customMpiSettings", "pip install 'batchhvd[mpi]'"
     )
+
+
+def _containers() -> CheckResult:
+    """Asks each container engine whether it runs, as the service does: docker's daemon may not."""
+    problems = []
+    for name in (name for name in CHOICES if shutil.which(name)):
+        said = _answer([name, "version"])
+        if said is None:
+            return CheckResult("Containers", "ok", f"{name} runs container images ({shutil.which(name)})")
+        problems.append(f"{name} does not run: {said}")
+    found = "; ".join(problems) or "without podman, docker and apptainer: container images are not run"
+    return CheckResult("Containers", "optional", found, "sudo apt-get install podman")
+
+
+def _answer(command: Sequence[str]) -> str | None:
+    """Returns None if a command succeeds, otherwise the last line of what it says."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_ENGINE_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return None if done.returncode == 0 else (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
 
 
 def _version(package: str) -> str:

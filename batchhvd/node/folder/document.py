@@ -5,11 +5,25 @@ from __future__ import annotations
 from typing import TypedDict
 
 
+class ContainerDocument(TypedDict):
+    """The container of a task; ``batchhvd.engines.base.Task`` describes its fields."""
+
+    engine: str
+    image: str
+    server: str
+    username: str
+    password: str
+    shm: str
+
+
 class NewerTask(TypedDict, total=False):
     """What ``task.json`` contains only if a service of today wrote it."""
 
     literal: list[str]
     grace: float | None
+    roles: list[str]
+    commands: dict[str, str]
+    container: ContainerDocument | None
     setup: bool
 
 
@@ -70,6 +84,7 @@ class BegunRecord(TypedDict, total=False):
 
     ticks: int | None
     guard: ProcessRecord
+    ports: list[int]
 
 
 class NodeRecord(BegunRecord):
@@ -105,7 +120,13 @@ class StopRecord(StalledStop):
     tail: list[str]
 
 
-class MeetingRecord(TypedDict):
+class NewerMeeting(TypedDict, total=False):
+    """What ``rendezvous.json`` contains only for PyTorch: the port that is kept free for its first rank."""
+
+    master: int
+
+
+class MeetingRecord(NewerMeeting):
     """``rendezvous.json``: the addresses at which node 0 serves Horovod's rendezvous, and the name of that server."""
 
     addresses: list[str]

@@ -30,12 +30,17 @@ class StopReason(Word):
     CANCELLED = "cancelled"
     NODE = "node"
     ENGINE = "engine"
+    IMAGE = "image"
+    CONTAINER = "container"
 
 
 class Launch(Word):
     """How the ranks of a task are started."""
 
     HOROVOD = "horovod"
+    PYTORCH = "pytorch"
+    TENSORFLOW = "tensorflow"
+    PEERS = "peers"
     MPI = "mpi"
     SINGLE = "single"
 
@@ -46,6 +51,7 @@ class PreparationPlace(Word):
     OVERLAY = "overlay"
     HOST = "host"
     SKIP = "skip"
+    CONTAINER = "container"
 
 
 class StallAction(Word):

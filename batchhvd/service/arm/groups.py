@@ -22,6 +22,7 @@ GROUP_UPDATE: Schema = {"properties": {"tags": _TAGS}}
 GROUP_NAME: Schema = {"type": "string", "pattern": r"^[-\w._()]*[-\w_()]$", "minLength": 1, "maxLength": 90}
 _PROVIDERS = {
     "Microsoft.BatchAI": ("workspaces", "workspaces/experiments", "workspaces/clusters", "workspaces/fileServers"),
+    "Microsoft.Batch": (),  # every recipe of Batch AI registers it, and none uses it
     "Microsoft.Storage": ("storageAccounts",),
     "Microsoft.Resources": ("resourceGroups",),
 }

@@ -5,15 +5,16 @@ from __future__ import annotations
 import base64
 import re
 import secrets
+from collections.abc import Iterator
 
 from batchhvd.errors import BadRequestError, ConflictError, NotFoundError
 from batchhvd.service.arm.groups import group, open_group, read
-from batchhvd.service.description.reader import Schema
+from batchhvd.service.description.reader import Problem, Schema, refuse
 from batchhvd.service.http import paging
 from batchhvd.service.http.exchange import Answer, Ask, Handler, Here
 from batchhvd.service.store import trash
 from batchhvd.service.store.accounts import find, folders, job_with_key
-from batchhvd.service.store.records import Document, Record
+from batchhvd.service.store.records import Document, Record, merged
 from batchhvd.wire.facts.hosts import ACCOUNT_NAME, BLOB_DOMAIN, FILE_DOMAIN
 
 _TAGS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
@@ -28,6 +29,12 @@ CREATE: Schema = {
         "properties": {"type": "object", "additionalProperties": {}},
     },
 }
+UPDATE: Schema = {
+    "properties": {"sku": _SKU, "tags": _TAGS, "properties": {"type": "object", "additionalProperties": {}}},
+}
+# az storage account update sends back what it was shown. What a disk encrypts is the machine's matter.
+_SOURCE = "Microsoft.Storage"
+_ENCRYPTION: Document = {"keySource": _SOURCE, "services": {"blob": {"enabled": True}, "file": {"enabled": True}}}
 _NAMED: Schema = {"required": ["name"], "properties": {"name": {"type": "string"}, "type": {"type": "string"}}}
 _KEY: Schema = {
     "required": ["keyName"],
@@ -69,7 +76,7 @@ def _document(here: Here, parent: Record, name: str, body: Document) -> Document
         "type": "Microsoft.Storage/storageAccounts",
         "location": body["location"],
         "tags": body.get("tags", {}),
-        "sku": {"name": body["sku"]["name"], "tier": body["sku"]["name"].partition("_")[0]},
+        "sku": _sku(body["sku"]["name"]),
         "kind": body["kind"],
         "properties": {
             "provisioningState": "Succeeded",
@@ -80,6 +87,43 @@ def _document(here: Here, parent: Record, name: str, body: Document) -> Document
             "keyCreationTime": {"key1": time, "key2": time},
         },
     }
+
+
+def patch_account(here: Here, ask: Ask) -> Answer:
+    """Changes an account's tags, SKU and access tier; refuses what this service cannot do."""
+    record, body = account(here, ask), read(UPDATE, ask.body)
+    identity = (
+        [Problem("/identity", "is not supported: there is no directory here")] if ask.body.get("identity") else []
+    )
+    refuse([*identity, *_patch_problems(body.get("properties") or {})])
+    told = {"tags": body.get("tags"), "sku": body.get("sku") and _sku(body["sku"]["name"])}
+    tier = (body.get("properties") or {}).get("accessTier")
+
+    def change(document: Document, private: Document) -> None:
+        document.update({name: value for name, value in told.items() if value is not None})
+        document["properties"] = merged(document["properties"], {"accessTier": tier or ""})
+
+    return Answer(200, shown(here, here.store.update(record.id, change) or record, ask))
+
+
+def _patch_problems(properties: Document) -> Iterator[Problem]:
+    """Yields what would make an account safer or other than this service can make it."""
+    if properties.get("supportsHttpsTrafficOnly"):
+        yield Problem(
+            "/properties/supportsHttpsTrafficOnly", "is not supported: this service speaks http on this machine"
+        )
+    if (properties.get("encryption") or _ENCRYPTION).get("keySource", _SOURCE) != _SOURCE:
+        yield Problem("/properties/encryption/keySource", f"must be {_SOURCE}: there is no key vault here")
+    if (properties.get("networkAcls") or {}).get("defaultAction", "Allow") != "Allow":
+        yield Problem(
+            "/properties/networkAcls/defaultAction", "must be Allow: this service listens on this machine alone"
+        )
+    if (properties.get("customDomain") or {}).get("name"):
+        yield Problem("/properties/customDomain", "is not supported: this service has no other names")
+
+
+def _sku(name: str) -> Document:
+    return {"name": name, "tier": name.partition("_")[0]}
 
 
 def _new_key(name: str) -> dict[str, str]:
@@ -93,7 +137,7 @@ def shown(here: Here, record: Record, ask: Ask) -> Document:
         endpoints = {"file": f"https://{name}.{FILE_DOMAIN}/", "blob": f"https://{name}.{BLOB_DOMAIN}/"}
     else:
         endpoints = {"file": f"{ask.base}/{name}/"} | ({"blob": f"{here.blobs[1]}/{name}/"} if here.blobs else {})
-    properties = {**record.document["properties"], "primaryEndpoints": endpoints}
+    properties = {"encryption": _ENCRYPTION, **record.document["properties"], "primaryEndpoints": endpoints}
     return {**record.document, "properties": properties}
 
 
@@ -206,6 +250,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", _ALL + "/checkNameAvailability", check_name),
     ("GET", _ACCOUNTS, list_accounts),
     ("PUT", _ACCOUNTS + "/{account}", put_account),
+    ("PATCH", _ACCOUNTS + "/{account}", patch_account),
     ("GET", _ACCOUNTS + "/{account}", get_account),
     ("DELETE", _ACCOUNTS + "/{account}", delete_account),
     ("POST", _ACCOUNTS + "/{account}/listKeys", list_keys),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from attrs import evolve
@@ -21,6 +21,7 @@ from batchhvd.service.mounts import rules as mount_rules
 from batchhvd.service.store.cluster import PrivateClusterFields, StoredCluster
 from batchhvd.service.store.documents import AutoScaleSettings, ClusterProperties, ScaleSettings
 from batchhvd.service.store.records import Document, Record
+from batchhvd.wire.facts import additions
 from batchhvd.wire.facts.states import AllocationState, ClusterNodeState, DeallocationOption
 
 MOST_NODES = 1000
@@ -40,8 +41,10 @@ def create(here: Here, ask: Ask) -> Answer:
     old = find(here, parent, "clusters", name)
     if old is not None:
         return _repeat(here, ask, StoredCluster.of(alive(old)), wanted)
-    private = _private(properties, wanted, ask.warnings)
-    document = fresh(here, parent, "clusters", name, {**wanted, **_empty(here)})
+    warnings = [*ask.warnings, *_warnings(properties)]
+    private = _private(properties, wanted, warnings)
+    added = {additions.FIELD: {additions.WARNINGS: warnings}} if warnings else {}
+    document = fresh(here, parent, "clusters", name, {**wanted, **_empty(here), **added})
     if "setupTask" in wanted.get("nodeSetup", {}):
         document["properties"]["nodeSetup"] = _placed(wanted["nodeSetup"], document["id"])
     record = here.store.put(document["id"], "clusters", parent.id, document, {**private})
@@ -52,6 +55,13 @@ def _placed(setup: Document, id: str) -> Document:
     """Returns a node setup that tells where its task's output is, relative to the prefix."""
     suffix = mounts.segment(id, str(uuid.uuid4()))  # a cluster of the same name has other logs
     return {**setup, "setupTask": {**setup["setupTask"], "stdOutErrPathSuffix": suffix}}
+
+
+def _warnings(properties: ClusterProperties) -> Iterator[str]:
+    image = properties.get("virtualMachineConfiguration", {}).get("imageReference", {}).get("virtualMachineImageId")
+    if image:
+        at = "/properties/virtualMachineConfiguration/imageReference/virtualMachineImageId"
+        yield f"{at} has no effect: the nodes are this machine, not the image {image}."
 
 
 def _complete(properties: Document) -> ClusterProperties:

@@ -35,6 +35,14 @@ def account_keys(volumes: MountVolumes) -> dict[str, str]:
     return {each["accountName"]: each["credentials"].get("accountKey", "") for each in mounted}
 
 
+def registry_password(properties: Mapping[str, object]) -> str:
+    """Returns the password of a job's image registry, or ""."""
+    found: object = properties
+    for name in ("containerSettings", "imageSourceRegistry", "credentials", "password"):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found if isinstance(found, str) else ""
+
+
 def secrets(entries: Sequence[Variable]) -> dict[str, str]:
     """Returns the values of secret variables by their names."""
     return {entry["name"]: entry["value"] for entry in entries if "value" in entry}

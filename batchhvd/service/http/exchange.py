@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from batchhvd.errors import BadRequestError, ServiceError
 from batchhvd.service.store.records import Record, Store
+from batchhvd.wire.facts.containers import Containers
 
 
 class FileService(Protocol):
@@ -52,7 +53,9 @@ class Here:
         now: the clock, seconds since 1970.
         directories: the directories of the machine that jobs may mount.
         problem: says what keeps the service from answering, "" if nothing does.
+        preparation: says where a job's preparation would run.
         blobs: the blob service, if there is one, and the URL below which it serves accounts by path.
+        containers: what the service does with container images.
     """
 
     store: Store
@@ -61,7 +64,9 @@ class Here:
     now: Callable[[], float]
     directories: Sequence[str] = ()
     problem: Callable[[], str] = lambda: ""
+    preparation: Callable[[], str] = lambda: ""
     blobs: tuple[FileService, str] | None = None
+    containers: Containers = Containers()
 
     def storage(self, *, container: bool) -> FileService:
         """Returns the service that holds a share, or a container of blobs.

@@ -12,7 +12,7 @@ from attrs import Factory, frozen
 
 from batchhvd.engines.base import ENDED, Status, StopReason, TaskState
 from batchhvd.engines.records import declare
-from batchhvd.service.scheduler import ending, manifest, nodes, outcome, task, transition
+from batchhvd.service.scheduler import container, ending, manifest, nodes, outcome, task, transition
 from batchhvd.service.scheduler.ending import Ending
 from batchhvd.service.scheduler.starter import JobStarter
 from batchhvd.service.store import documents, trash, trouble
@@ -115,7 +115,8 @@ class JobFollower:
 
     def _fail(self, job: StoredJob, cluster: StoredCluster | None, status: Status, now: float) -> StoredJob:
         why, attempt = ending.of(job, cluster), job.attempt + status.attempt - 1  # the engine may have started it again
-        error = outcome.error(status, attempt=attempt, path=task.script_of(job.properties))
+        image = container.notice(job.properties, self.starter.site.containers)
+        error = outcome.error(status, attempt=attempt, path=task.script_of(job.properties), image=image)
         if status.reason == StopReason.NODE:
             self._node_lost(cluster, status.node)
         if why == Ending.REQUEUED:

@@ -16,7 +16,7 @@ _HOROVOD = (
 )
 
 
-def error(status: Status, *, attempt: int, node: str = "", path: str = "") -> ErrorDocument:
+def error(status: Status, *, attempt: int, node: str = "", path: str = "", image: str = "") -> ErrorDocument:
     """Returns the error of a run that did not succeed: code, message, details.
 
     Args:
@@ -24,6 +24,7 @@ def error(status: Status, *, attempt: int, node: str = "", path: str = "") -> Er
         attempt: which attempt it was.
         node: the node to name when the status names none.
         path: the path that was missing, for ``ScriptNotFound``.
+        image: says that the job's image was not run, if so.
     """
     code = _code(status)
     facts = {
@@ -33,6 +34,7 @@ def error(status: Status, *, attempt: int, node: str = "", path: str = "") -> Er
         "Signal": _signal(status),
         "Attempt": attempt,
         "Tail": "\n".join(without_notices(status.tail)),
+        "Image": image,
         "Path": path if status.reason == StopReason.SCRIPT else "",
     }
     told = {name: str(value) for name, value in facts.items() if value not in (None, "")}

@@ -12,10 +12,13 @@ from attrs import field, frozen
 from batchhvd.engines.base import Launch, PreparationPlace, StallAction, Task
 from batchhvd.service.mounts import model as mounts
 from batchhvd.service.mounts.model import MountPoint
+from batchhvd.service.scheduler import container
 from batchhvd.service.scheduler.layout import TaskLayout
 from batchhvd.service.store.documents import ClusterProperties, JobProperties, SetupTask, TaskProperties
 from batchhvd.service.store.job import StoredJob
-from batchhvd.wire.facts import vm_sizes
+from batchhvd.wire.facts import toolkits, vm_sizes
+from batchhvd.wire.facts.containers import Containers
+from batchhvd.wire.facts.documents import Document
 from batchhvd.wire.facts.job_variables import NUM_GPUS, RETRIES, STALL_ACTION, STALL_SECONDS, allowed, interpreted
 from batchhvd.wire.facts.mount_roots import CLUSTER_ROOT, JOB_ROOT
 from batchhvd.wire.facts.times import read_duration
@@ -24,6 +27,7 @@ FOLDERS = {JOB_ROOT: "mounts", CLUSTER_ROOT: "cluster"}
 """Where the mount roots lie in a task's folder."""
 
 _PYTHON = "BATCHHVD_PYTHON_FOLDER"
+_IN_IMAGE = '"$(command -v python || command -v python3 || echo python)"'
 LITERAL = (
     *(_PYTHON, CLUSTER_ROOT, JOB_ROOT, "AZ_BATCHAI_JOB_NAME", "AZ_BATCHAI_SHARED_JOB_TEMP"),
     *("AZ_BATCHAI_MPI_HOST_FILE", "AZ_BATCHAI_NODE_LIST"),
@@ -41,6 +45,7 @@ class Site:
         layers: absolute path of the directory of prepared layers, or "".
         options: the engine's own settings.
         directories: the directories of the machine that jobs may mount.
+        containers: what it does with container images.
     """
 
     python: str
@@ -48,6 +53,7 @@ class Site:
     layers: str = ""
     options: Mapping[str, str] = field(factory=dict)
     directories: Sequence[str] = ()
+    containers: Containers = Containers()
 
 
 @frozen
@@ -78,17 +84,21 @@ def build(
         site: what the service decides.
     """
     properties = job.properties
-    launch, command, script = _command(properties, site)
+    box = container.document(job, site.containers)
+    start = start_of(properties)
+    commands = _commands(start, _IN_IMAGE if box else _as_it_is(site.python))
     outputs = output_directories(job, targets, attempt.folder)
     variables = dict(_variables(job, cluster, attempt, site))
     task = Task(
         name=re.sub(r"[^\w.-]", "-", job.name, flags=re.ASCII),
         folder=str(attempt.folder),
         nodes=attempt.nodes,
-        ranks=spread(process_count(properties), len(attempt.nodes)),
-        launch=launch,
-        command=command,
-        script=script,
+        ranks=start.ranks,
+        launch=start.launch,
+        command=commands[next(iter(commands))],
+        roles=tuple(role for node in start.roles for role in node) if start.launch == Launch.TENSORFLOW else (),
+        commands=commands if start.launch == Launch.TENSORFLOW else {},
+        script=start.script,
         preparation=_preparation(properties),
         prepare=site.prepare,
         layers=site.layers,
@@ -96,10 +106,11 @@ def build(
         literal=tuple(name for name in LITERAL if name not in _own(properties)),
         secrets=job.secrets,
         logs=str(outputs["stdouterr"]),
-        notices=tuple(_notices(job)),
+        notices=tuple(_notices(job, site)),
         wall_seconds=_wall_seconds(properties),
         attempt=attempt.attempt,
         options=site.options,
+        container=box,
         stall_seconds=_stall_seconds(properties),
         stall_action=_stall_action(properties),
     )
@@ -160,21 +171,21 @@ def locate(path: str, targets: Mapping[MountPoint, Path]) -> Path | None:
         return None
 
 
+def start_of(properties: JobProperties) -> toolkits.Start:
+    """Returns how the processes of a job are started."""
+    document: Document = {**properties}
+    kind = toolkits.kind_of(document)
+    return toolkits.start(kind, document[kind], properties["nodeCount"])
+
+
 def script_of(properties: JobProperties) -> str:
     """Returns the path of the job's script with its variables, "" when it has none."""
-    return str(properties.get("horovodSettings", {}).get("pythonScriptFilePath", ""))
+    return start_of(properties).script
 
 
 def process_count(properties: JobProperties) -> int:
-    """Returns how many ranks a job has: one on each node if it does not say."""
-    block = properties.get("horovodSettings") or properties.get("customMpiSettings") or {}
-    return int(block.get("processCount") or properties["nodeCount"])
-
-
-def spread(ranks: int, nodes: int) -> tuple[int, ...]:
-    """Returns how many ranks each node runs: evenly, the first ones taking what is left over."""
-    each, left = divmod(ranks, nodes)
-    return tuple(each + (index < left) for index in range(nodes))
+    """Returns how many processes a job has."""
+    return sum(start_of(properties).ranks)
 
 
 def retries(properties: JobProperties) -> int | None:
@@ -183,17 +194,11 @@ def retries(properties: JobProperties) -> int | None:
     return None if value is None else int(value)
 
 
-def _command(properties: JobProperties, site: Site) -> tuple[str, str, str]:
-    """Returns how a job is launched, the command line of a rank, and the script that must exist."""
-    if "horovodSettings" in properties:
-        block = properties["horovodSettings"]
-        own = block.get("pythonInterpreterPath")
-        words = [quote(own) if own else _as_it_is(site.python), quote(block["pythonScriptFilePath"])]
-        arguments = protect(block.get("commandLineArgs", ""))
-        return Launch.HOROVOD, " ".join([*words, arguments]).strip(), block["pythonScriptFilePath"]
-    if "customMpiSettings" in properties:
-        return Launch.MPI, protect(properties["customMpiSettings"]["commandLine"]), ""
-    return Launch.SINGLE, protect(properties["customToolkitSettings"]["commandLine"]), ""
+def _commands(start: toolkits.Start, python: str) -> dict[str, str]:
+    """Returns the command line of each role of a job."""
+    if not start.programs:
+        return {toolkits.RANK: protect(start.command)}
+    return {role: program.line(python, quote, protect) for role, program in start.programs.items()}
 
 
 def _preparation(properties: JobProperties) -> str | None:
@@ -232,7 +237,8 @@ def protect(command: str) -> str:
 def _variables(job: StoredJob, cluster: ClusterProperties, attempt: Attempt, site: Site) -> Iterator[tuple[str, str]]:
     properties = job.properties
     size = vm_sizes.size(cluster["vmSize"])
-    yield from _path(site).items()
+    if container.document(job, site.containers) is None:  # an image has its own search path
+        yield from _path(site).items()
     yield "PYTHONUNBUFFERED", "1"
     yield "PYTHONFAULTHANDLER", "1"
     yield CLUSTER_ROOT, str(attempt.folder / FOLDERS[CLUSTER_ROOT])
@@ -242,6 +248,8 @@ def _variables(job: StoredJob, cluster: ClusterProperties, attempt: Attempt, sit
     yield "AZ_BATCHAI_MPI_HOST_FILE", str(attempt.folder / "hostfile")
     yield "AZ_BATCHAI_NODE_LIST", ";".join(attempt.nodes)
     yield NUM_GPUS, str(size.gpus)
+    if backend := properties.get("pyTorchSettings", {}).get("communicationBackend"):
+        yield "AZ_BATCHAI_PYTORCH_BACKEND", str(backend).lower()
     segment = properties["jobOutputDirectoryPathSegment"]
     yield "AZ_BATCHAI_STDOUTERR_DIR", posixpath.join(properties["stdOutErrPathPrefix"], segment, "stdouterr")
     for entry in properties.get("inputDirectories", ()):
@@ -285,13 +293,11 @@ def _wall_seconds(properties: JobProperties) -> float:
     return length.total_seconds()
 
 
-def _notices(job: StoredJob) -> Sequence[str]:
+def _notices(job: StoredJob, site: Site) -> Sequence[str]:
     properties = job.properties
-    found = [f"warning: {text}" for text in job.warnings]
+    found = [f"warning: {text}" for text in (*job.warnings, *toolkits.notes({**properties}))]
     for name, value in _own(properties).items():
         if wanted := allowed(name, value):
             found.append(f"warning: the variable {name} is ignored: it must be {wanted}, not {ascii(value[:40])}")
-    if "containerSettings" in properties:
-        image = properties["containerSettings"]["imageSourceRegistry"]["image"]
-        found.append(f"the container image {image} is not run: the job runs on the machine itself")
-    return found
+    notice = container.notice(properties, site.containers)
+    return [*found, notice] if notice else found

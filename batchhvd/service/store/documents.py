@@ -152,6 +152,12 @@ class JobProperties(TaskProperties, total=False):
     horovodSettings: ToolkitSettings
     customMpiSettings: ToolkitSettings
     customToolkitSettings: ToolkitSettings
+    pyTorchSettings: ToolkitSettings
+    tensorFlowSettings: ToolkitSettings
+    chainerSettings: ToolkitSettings
+    cntkSettings: ToolkitSettings
+    caffeSettings: ToolkitSettings
+    caffe2Settings: ToolkitSettings
     jobPreparation: Command
     containerSettings: Document
     mountVolumes: MountVolumes
@@ -206,6 +212,7 @@ class ClusterProperties(TypedDict, total=False):
     """A cluster's ``properties``."""
 
     vmSize: str
+    virtualMachineConfiguration: Document
     vmPriority: str
     scaleSettings: ScaleSettings
     nodeSetup: NodeSetup

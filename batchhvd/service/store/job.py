@@ -31,6 +31,7 @@ class PrivateJobFields(TypedDict):
     uuid: str
     keys: dict[str, str]
     secrets: dict[str, str]
+    registry: str
     asked: Document
     warnings: list[str]
     queued: float
@@ -130,6 +131,11 @@ class StoredJob(RecordValue):
             private.get("preparing", False),
             _after(properties),
         )
+
+    @property
+    def registry_password(self) -> str:
+        """The password of its image's registry, or ""."""
+        return str(self.record.private.get("registry", ""))
 
     def to_record(self) -> Record:
         """Returns the record with what has changed written into it; the order of its fields stays."""

@@ -16,6 +16,9 @@ RAN = "ran"
 WARNINGS = "warnings"
 """What the job asked for that has no effect, or another one than on Batch AI; one sentence each."""
 
+PREPARATION = "preparation"
+"""Where the job's preparation would run, in words; only in the answer to a dry run."""
+
 FOLDER = "folder"
 """Where on this machine the files of a file server are."""
 

@@ -37,6 +37,8 @@ class Cause(WireWord):
     ENGINE_FAILED = "engine failed"
     DISK_FULL = "disk full"
     EARLIER_JOB_FAILED = "earlier job failed"
+    IMAGE_UNAVAILABLE = "image unavailable"
+    CONTAINER_FAILED = "container failed"
     READY = "ready"
     RESIZING = "resizing"
     NOT_MADE = "not made"
@@ -77,6 +79,8 @@ class Code(WireWord):
     ENGINE_FAILED = "EngineFailed"
     DISK_FULL = "DiskFull"
     EARLIER_JOB_FAILED = "EarlierJobFailed"
+    IMAGE_UNAVAILABLE = "ImageUnavailable"
+    CONTAINER_FAILED = "ContainerFailed"
 
 
 CODE_OF_REASON: Mapping[str, Code] = {
@@ -88,6 +92,8 @@ CODE_OF_REASON: Mapping[str, Code] = {
     "cancelled": Code.TERMINATED,
     "node": Code.NODE_LOST,
     "engine": Code.ENGINE_FAILED,
+    "image": Code.IMAGE_UNAVAILABLE,
+    "container": Code.CONTAINER_FAILED,
 }
 """The code for each reason that an engine gives; a reason that is not listed is ``EngineFailed``."""
 
@@ -106,6 +112,8 @@ CAUSE_OF_CODE: Mapping[str, Cause] = {
     Code.ENGINE_FAILED: Cause.ENGINE_FAILED,
     Code.DISK_FULL: Cause.DISK_FULL,
     Code.EARLIER_JOB_FAILED: Cause.EARLIER_JOB_FAILED,
+    Code.IMAGE_UNAVAILABLE: Cause.IMAGE_UNAVAILABLE,
+    Code.CONTAINER_FAILED: Cause.CONTAINER_FAILED,
 }
 
 GONE_WITH_THE_SERVICE = frozenset({Cause.NODE_LOST, Cause.ENGINE_FAILED})
@@ -170,6 +178,18 @@ REMEDIES: Mapping[Cause, Remedy] = {
     Cause.EARLIER_JOB_FAILED: Remedy(
         f"call explain() of that job, mend it, and {_AGAIN.python}; then do the same with this one",
         f"see why that job failed (batchhvd job explain), mend it, and {_AGAIN.shell}; then do the same with this one",
+    ),
+    Cause.IMAGE_UNAVAILABLE: Remedy(
+        "correct the image's name, archive or credentials, pull it on the node (podman pull IMAGE), or give it as "
+        f"oci-archive:PATH on a share; then {_AGAIN.python}",
+        "correct the image's name, archive or credentials in job.json, pull it on the node (podman pull IMAGE), or "
+        f"give it as oci-archive:PATH on a share; then {_AGAIN.shell}",
+    ),
+    Cause.CONTAINER_FAILED: Remedy(
+        "see what the engine said above; the image needs /bin/sh, and the node a container engine that runs "
+        f"(batchhvd doctor); then {_AGAIN.python}",
+        "see what the engine said above; the image needs /bin/sh, and the node a container engine that runs "
+        f"(batchhvd doctor); then {_AGAIN.shell}",
     ),
     Cause.UNKNOWN: Remedy("read the files of job.files()", "read its log files (batchhvd job files NAME)"),
 }

@@ -8,6 +8,7 @@ from attrs import evolve, frozen
 
 from batchhvd import CustomMpi, CustomToolkit, Horovod, InputDirectory, JobSpec, Mount, OutputDirectory, Plan, Volume
 from batchhvd.advice.plan import make
+from batchhvd.wire.facts.containers import Containers
 
 DATA = Path(__file__).parents[2] / "data" / "jobs"
 SHARE = Mount("store", "myshare", "ext")
@@ -30,12 +31,16 @@ class World:
     vm_size: str = "STANDARD_D2"
     local: bool = True
     rejects: tuple[str, ...] | None = ()
+    containers: Containers = Containers()
 
     def refusals(self, spec: JobSpec, name: str) -> tuple[str, ...] | None:
         return self.rejects
 
     def cluster(self) -> tuple[str, str, int] | None:
         return None if self.nodes is None else ("nc6", self.vm_size, self.nodes)
+
+    def preparation(self) -> str:
+        return "skipped: not root"
 
     def has_share(self, mount: Mount) -> bool:
         return any(file.startswith(f"{mount.share}/") for file in self.files)
@@ -124,6 +129,9 @@ def test_a_service_elsewhere_has_other_limits() -> None:
     found = plan(spec, World(local=False))
     assert found.good and not any("container" in text for text in found.warnings)
     assert any("tensorflow/tensorflow:1.8.0 is not run here" in text for text in plan(spec).warnings)
+    assert not any("container" in text for text in plan(spec, World(containers=Containers("podman"))).warnings)
+    without = plan(spec, World(containers=Containers(why="podman is not installed"))).warnings
+    assert any("is not run here: the job runs on the machine itself (podman is not installed)" in t for t in without)
 
 
 @pytest.mark.parametrize(

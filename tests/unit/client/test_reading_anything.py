@@ -16,6 +16,7 @@ from batchhvd import ClusterSpec, JobSpec, Mount, SpecError
 from batchhvd.advice.plan import make
 from batchhvd.resources.session import Session
 from batchhvd.wire.connection import Connection
+from batchhvd.wire.facts.containers import Containers
 
 QUICK = settings(
     max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, database=None
@@ -116,12 +117,16 @@ class Nowhere:
     """A service that has nothing, as plans see it."""
 
     local = True
+    containers = Containers()
 
     def refusals(self, spec: JobSpec, name: str) -> None:
         return None
 
     def cluster(self) -> tuple[str, str, int]:
         return ("c", "STANDARD_NC6", 1)
+
+    def preparation(self) -> str:
+        return "skipped: not root"
 
     def has_share(self, mount: Mount) -> bool:
         return True

@@ -31,3 +31,13 @@ def test_a_plan_without_cluster_and_share(place: Any) -> None:
     found = place.experiment.plan_job("job", place.spec("true", mounts=mounts), cluster=place.workspace.cluster("none"))
     assert [mount.found for mount in found.mounts] == [True, False, False]
     assert len(found.problems) == 3
+
+
+def test_a_plan_says_where_a_preparation_would_run_as_it_then_does(place: Any) -> None:
+    spec = place.spec("true", preparation="echo prepared")
+    said = place.experiment.plan_job("where", spec, cluster=place.cluster).preparation_place
+    job = place.experiment.create_job("where", spec, cluster=place.cluster).wait(timeout=60)
+    (journal,) = (file.text() for file in job.files() if file.name.startswith("execution"))
+    assert ("preparation (overlay)" in journal) == (said == "in a copy-on-write view (an overlay)")
+    assert ("preparation (skip)" in journal) == said.startswith("skipped: no copy-on-write view is possible here")
+    assert place.experiment.plan_job("none", place.spec("true"), cluster=place.cluster).preparation_place == ""
