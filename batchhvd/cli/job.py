@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,7 +17,6 @@ from batchhvd.cli.frame.verb import common
 
 if TYPE_CHECKING:
     from batchhvd import FileEntry, Job, Verdict
-    from batchhvd.wire.facts.states import GoalWord
 
 _HERE = ("group", "workspace", "experiment")
 
@@ -217,24 +216,6 @@ def _end(found: Job) -> None:
         end_as(found, error)
 
 
-@job.command("wait")
-@click.argument("name", shell_complete=completed("job"))
-@scope(*_HERE)
-@click.option("--until", type=click.Choice(["running", "succeeded", "ended"]), default="succeeded", show_default=True)
-@click.option("--timeout", type=click.FloatRange(0), help="seconds (default: a week)")
-@shown
-@with_context
-def wait(context: CliContext, name: str, until: str, timeout: float | None, **where: str) -> Job:
-    """Waits for the job NAME; ends with its exit code if it failed."""
-    from batchhvd.errors import JobFailedError
-
-    found = context.experiment(**where).job(name)
-    try:
-        return found.wait(cast("GoalWord", until), timeout=timeout, report=context.report())
-    except JobFailedError as error:
-        end_as(found, error)
-
-
 @job.command("metrics")
 @click.argument("name", shell_complete=completed("job"))
 @scope(*_HERE)
@@ -273,7 +254,7 @@ def explain(context: CliContext, name: str, **where: str) -> Verdict:
     return context.experiment(**where).job(name).explain().for_shell()
 
 
-@job.command("export")
+@job.command("export", short_help="Writes the job.json of the job NAME.")
 @click.argument("name", shell_complete=completed("job"))
 @click.argument("file", type=click.Path(dir_okay=False), default="-")
 @scope(*_HERE)

@@ -21,6 +21,8 @@ from batchhvd.cli import (
     init,
     job,
     job_file,
+    job_inside,
+    jobs,
     script,
     service,
     settings,
@@ -31,10 +33,26 @@ from batchhvd.cli import (
     workspace,
 )
 from batchhvd.cli.frame.context import CliContext
-from batchhvd.errors import BatchHvdError, NotFoundError, SpecError, UnavailableError, WaitTimeoutError
+from batchhvd.cli.frame.failure import shortened
+from batchhvd.errors import (
+    BatchHvdError,
+    NotFoundError,
+    ServiceError,
+    SpecError,
+    UnavailableError,
+    WaitTimeoutError,
+)
 
 FAILED, WRONG, NOT_FOUND, UNAVAILABLE, TOO_LATE, INTERRUPTED = 1, 2, 3, 4, 5, 130
 _CODES = ((NotFoundError, NOT_FOUND), (UnavailableError, UNAVAILABLE), (WaitTimeoutError, TOO_LATE), (SpecError, WRONG))
+
+
+_MISSING = {"InvalidOutputDirectoryId"}  # a wrong name of something that a job may have
+
+
+def _names_what_is_missing(error: ServiceError) -> bool:
+    """Says whether a request was refused because a resource that it names does not exist."""
+    return error.code == "InvalidField" and "which does not exist" in str(error)
 
 
 class InOrder(click.Group):
@@ -67,15 +85,21 @@ class InOrder(click.Group):
     show_envvar=True,
     help="show progress in a terminal",
 )
+@click.option("-v", "--verbose", is_flag=True, help="messages have whole resource ids instead of names")
 @click.pass_context
 def main_group(
-    context: click.Context, root: str | None, endpoint: str | None, subscription: str | None, progress: bool
+    context: click.Context,
+    root: str | None,
+    endpoint: str | None,
+    subscription: str | None,
+    progress: bool,
+    verbose: bool,
 ) -> None:
     """Batch AI's resources, jobs and Horovod tutorial, on this machine or on a cluster."""
     set_here = click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.ENVIRONMENT
     if context.get_parameter_source("root") in set_here and context.get_parameter_source("endpoint") not in set_here:
         endpoint = None  # the one of the settings is another service
-    context.obj = CliContext(root, endpoint, subscription, progress)
+    context.obj = CliContext(root, endpoint, subscription, progress, verbose)
 
 
 for command in (
@@ -101,6 +125,10 @@ for command in (
     compare.compare,
 ):
     main_group.add_command(command)
+
+
+for verb in (job_inside.execute, job_inside.shell, jobs.listed, jobs.wait, jobs.cancel, jobs.download):
+    job.job.add_command(verb)
 
 
 @main_group.command()
@@ -136,7 +164,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         click.secho("interrupted", fg="yellow", err=True)
         return INTERRUPTED
     except BatchHvdError as error:
-        click.secho(f"batchhvd: {error.shell or error}", fg="red", err=True)
+        text = error.shell or str(error)
+        click.secho(f"batchhvd: {text if _is_verbose(arguments) else shortened(text)}", fg="red", err=True)
         return code_of(error)
     except OSError as error:  # of a file that the command line names; the service's are among those above
         place = f" {error.filename}" if error.filename else ""
@@ -145,6 +174,15 @@ def run(arguments: Sequence[str] | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
+def _is_verbose(arguments: Sequence[str] | None) -> bool:
+    """Says whether -v stands before the command."""
+    given = sys.argv[1:] if arguments is None else arguments
+    options = given[: next((at for at, word in enumerate(given) if word in main_group.commands), len(given))]
+    return bool({"-v", "--verbose"} & set(options))
+
+
 def code_of(error: BatchHvdError) -> int:
     """Returns the exit code that stands for an error."""
+    if isinstance(error, ServiceError) and (error.code in _MISSING or _names_what_is_missing(error)):
+        return NOT_FOUND
     return next((code for kind, code in _CODES if isinstance(error, kind)), FAILED)

@@ -43,7 +43,11 @@ def name_of(function: Callable[..., object]) -> str:
 
 
 def check_call(
-    function: Callable[..., object], args: Sequence[object], options: Mapping[str, object], taken: Sequence[str]
+    function: Callable[..., object],
+    args: Sequence[object],
+    options: Mapping[str, object],
+    options_of_jobs: Sequence[str],
+    taken: Sequence[str],
 ) -> None:
     """Checks that a function can be called so.
 
@@ -51,10 +55,11 @@ def check_call(
         function: the function.
         args: its arguments.
         options: its arguments by name.
-        taken: names that are not passed on.
+        options_of_jobs: names that are not passed on.
+        taken: those of them that were given.
 
     Raises:
-        SpecError: an argument is missing or too much, or the function has one of a name that is not passed on.
+        SpecError: an argument is missing or too much, or one was given that could be the job's or the function's.
     """
     if not callable(function):
         raise SpecError(f"{function!r} is not a function", remedy="give the function itself, not what it returns")
@@ -62,16 +67,17 @@ def check_call(
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # some that are written in C do not say
         return
-    own = [name for name, known in signature.parameters.items() if name in taken and known.kind != known.VAR_KEYWORD]
-    if own and own[0] not in (getattr(function, "keywords", None) or {}):
-        remedy = f"give it as functools.partial({name_of(function)}, {own[0]}=…)"
-        raise SpecError(
-            f"{name_of(function)} has an argument {own[0]!r}, which is one of the job's own here", remedy=remedy
-        )
+    remedy = f"it takes {signature}"
+    if own := [name for name in options_of_jobs if name in signature.parameters]:
+        remedy = f"{own[0]} is one of the job's own here: give it as functools.partial({name_of(function)}, {own[0]}=…)"
     try:
+        by_place = signature.bind_partial(*args).arguments
         signature.bind(*args, **options)
     except TypeError as error:
-        raise SpecError(f"{name_of(function)} cannot be called so: {error}", remedy=f"it takes {signature}") from None
+        raise SpecError(f"{name_of(function)} cannot be called so: {error}", remedy=remedy) from None
+    given = getattr(function, "keywords", None) or {}
+    if twice := [name for name in own if name in taken and name not in by_place and name not in given]:
+        raise SpecError(f"{name_of(function)} has an argument {twice[0]!r} too", remedy=remedy)
 
 
 def pack(

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 
-OPTIONS = ("nodes", "cluster", "code", "preparation", "name")
-"""What ``Experiment.submit`` takes itself; every other argument is the function's."""
-
 
 class FunctionFuture(Generic[V]):
     """The values that a function returns on the ranks of a job.
@@ -152,7 +149,8 @@ def submit(
     name: str | None,
 ) -> FunctionFuture[V]:
     """Submits a function; ``Experiment.submit`` describes the arguments."""
-    packing.check_call(function, args, arguments, OPTIONS)
+    own = {"nodes": nodes != 1, "cluster": cluster, "code": code, "preparation": preparation, "name": name}
+    packing.check_call(function, args, arguments, tuple(own), [option for option, given in own.items() if given])
     packed = packing.pack(function, args, arguments, Path(code) if code else None)
     program = read_folder(Path(code)) if code else None
     workspace = experiment.workspace

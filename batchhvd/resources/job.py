@@ -27,7 +27,8 @@ from batchhvd.spec.job import JobSpec
 from batchhvd.transfer.checksum import usable
 from batchhvd.transfer.selection import target_here
 from batchhvd.wire.connection import AGAIN
-from batchhvd.wire.facts import additions
+from batchhvd.wire.entrance import entrance
+from batchhvd.wire.facts import additions, toolkits
 from batchhvd.wire.facts.documents import Body
 from batchhvd.wire.facts.output import without_notices
 from batchhvd.wire.facts.states import ENDED, GoalWord, JobState, JobStateWord, WireWord
@@ -47,7 +48,6 @@ METRICS = "stdout.txt"
 
 LOGS = "stdouterr"
 """The id of the output directory that holds the logs. Source: the published description of listOutputFiles."""
-
 
 RESULT = "RESULT"
 """The id of the output directory that ``Session.run`` gives a job."""
@@ -241,6 +241,22 @@ class Job(Resource):
         """
         return preparation.follow(self, report) if self.spec.preparation else iter(())
 
+    def entrance(self, node: int = 0, *, terminal: bool = False) -> list[str]:
+        """Returns the words before a command line with which it runs in a node, with its ranks' files and variables.
+
+        They are for a program on the service's machine: ``subprocess.run([*job.entrance(), "nvidia-smi"])``.
+
+        Args:
+            node: the node's number, from 0.
+            terminal: whether the command's input and output are a terminal.
+
+        Raises:
+            SpecError: the service is not one of this machine.
+            ConflictError: the job does not run.
+            BadRequestError: the nodes of its engine cannot be entered.
+        """
+        return entrance(self._connection, self.id, node, terminal=terminal, name=self.name)
+
     def metrics(self) -> Metrics:
         """Reads what the training has reported about its epochs so far.
 
@@ -274,7 +290,7 @@ class Job(Resource):
             NotFoundError: the job does not exist.
         """
         self.refresh()
-        task = (self._document.get("properties") or {}).get("horovodSettings") or {}
+        task = toolkits.block_of(self._document.get("properties") or {})
         facts = JobFacts(
             id=self.id,
             name=self.name,

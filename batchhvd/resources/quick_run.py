@@ -15,7 +15,7 @@ from batchhvd.resources.cluster import Cluster
 from batchhvd.resources.job import RESULT, Job
 from batchhvd.resources.storage_account import find_account
 from batchhvd.spec.cluster import AutoScale
-from batchhvd.spec.job import Horovod, JobSpec, OutputDirectory
+from batchhvd.spec.job import Horovod, JobSpec, OutputDirectory, PyTorch
 from batchhvd.transfer.code import CodeFolder, read_folder
 from batchhvd.transfer.selection import targets
 from batchhvd.wire import configuration
@@ -31,6 +31,7 @@ ACCOUNT = "batchhvdruns"
 MOUNT = "runs"
 """Where the share is mounted, whatever its name is."""
 
+_TOOLKITS = {"horovod": Horovod, "pytorch": PyTorch}
 _VM_SIZE = "Standard_D4s_v3"  # only a name to a local service
 
 
@@ -42,8 +43,12 @@ def submit(
     args: Sequence[str],
     code: str | os.PathLike[str] | None,
     preparation: str,
+    toolkit: str,
 ) -> Job:
     """Submits a script; ``Session.run`` describes the arguments."""
+    if toolkit not in _TOOLKITS:
+        allowed = " or ".join(repr(name) for name in _TOOLKITS)
+        raise SpecError(f"the toolkit must be {allowed}, not {toolkit!r}", remedy="describe the job in a JobSpec")
     program, inside = _program(Path(script), Path(code) if code else Path(script).parent)
     name = re.sub("[^A-Za-z0-9_-]+", "-", Path(script).stem).strip("-") or "run"
     place = experiment(session, name)
@@ -53,7 +58,7 @@ def submit(
     folder = upload(target, program)
     spec = JobSpec(
         nodes=nodes,
-        task=Horovod(script=mount / folder / inside, args=shlex.join(map(str, args))),
+        task=_TOOLKITS[toolkit](script=mount / folder / inside, args=shlex.join(map(str, args))),
         mounts=[mount],
         logs=mount / "logs",
         outputs=[OutputDirectory(RESULT, mount / "logs", "result")],

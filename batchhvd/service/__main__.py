@@ -133,7 +133,7 @@ class Service:
             directories=options.allow_directory,
             containers=self._containers,
         )
-        engine = Fleet(options.engine, dict(options.option), root / "engines.json")
+        self._engine = engine = Fleet(options.engine, dict(options.option), root / "engines.json")
         self._scheduler = Scheduler(self._store, root, engine, site=site)
         self._thread = threading.Thread(
             target=process.schedule,
@@ -161,11 +161,12 @@ class Service:
         listener, for_blobs = server.listen(self._options.port), server.listen(0)
         blobs = Blobs(self._root / "containers", self._keys, admitted=trust, problem=self._watch.problem)
         application = self._application(blobs, server.url(for_blobs))
-        site = BlobSite(blobs, self._activity.touch)
+        site = BlobSite(blobs, self._activity.touch, root_folder.RootSecret(self._root))
         servers = [(server.server(application, self._hall), listener), (server.server(site, self._hall), for_blobs)]
         async with AsyncExitStack() as proxies:
             if self._options.tls:
                 servers.append(await self._secure(application, proxies))
+            durable.replace(self._root / "endpoint-blobs", server.url(for_blobs) + "\n")
             self._thread.start()
             threading.Thread(target=self._reap, name="reaper", daemon=True).start()
             await server.serve(
@@ -195,6 +196,7 @@ class Service:
             preparation=lambda: advice.text,
             blobs=(blobs, blob_endpoint),
             containers=self._containers,
+            way=self._engine.entrance,
         )
         return Holding(application, ended=job_over(self._store), closing=self._stop.is_set)
 

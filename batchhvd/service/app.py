@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from batchhvd.errors import AccessDeniedError, BadRequestError, ServiceError
-from batchhvd.service import public
+from batchhvd.service import entrance, public
 from batchhvd.service.arm import storage_accounts
 from batchhvd.service.description.published import Description
 from batchhvd.service.dispatch import Dispatcher
@@ -50,6 +50,7 @@ def build(
     preparation: Callable[[], str] = lambda: "",
     blobs: tuple[FileService, str] | None = None,
     containers: Containers = Containers(),  # noqa: B008  # frozen
+    way: entrance.Way = lambda *_: [],
 ) -> App:
     """Returns the application.
 
@@ -66,10 +67,11 @@ def build(
         preparation: says where a job's preparation would run.
         blobs: the blob service, and the URL below which it serves accounts by path.
         containers: what the service does with container images.
+        way: returns the words that enter a node, as an engine's ``entrance``.
     """
     here = Here(store, root, files, now, directories, problem, preparation, blobs, containers)
     dispatcher = Dispatcher(here, Description.published())
-    return App(here, secret, dispatcher, PageSite(here, secret), wake, touch)
+    return App(here, secret, dispatcher, PageSite(here, secret), wake, touch, way)
 
 
 class App:
@@ -83,9 +85,10 @@ class App:
         page: PageSite,
         wake: Callable[[], None],
         touch: Callable[[], None],
+        way: entrance.Way,
     ) -> None:
         self._here, self._secret, self._dispatcher, self._page = here, secret, dispatcher, page
-        self._wake, self._touch = wake, touch
+        self._wake, self._touch, self._way = wake, touch, way
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
@@ -141,6 +144,8 @@ class App:
             return await asyncio.to_thread(summary.answer, self._here)
         if request.method == "POST" and request.path == "/status.link":
             return self._page.link(request.host)
+        if request.method == "POST" and request.path == "/job.entrance":
+            return await asyncio.to_thread(entrance.answer, self._here, self._way, await request.body())
         query, body, dry_run = request.query(), await request.body(), request.dry_run()
         act = self._dispatcher.prepare(request, query, body, dry_run=dry_run)
         conditions.check(request.method, request.headers)

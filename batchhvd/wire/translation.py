@@ -32,7 +32,8 @@ def translate(error: Exception, *, what: str = "", remedy: str = "", shell: str 
     answer = _Answer(error)
     kind = answer.kind()
     said = f"{what}: {answer.sentence()}" if what else answer.sentence()
-    message = f"{said.rstrip('.')}. {remedy or _NEXT[kind]}"
+    then = remedy or ("" if ";" in answer.sentence() else _NEXT[kind])  # what follows a semicolon is advice already
+    message = f"{said.rstrip('.')}. {then}" if then else said
     evidence: dict[str, Any] = {
         "code": answer.code,
         "target": answer.target,
@@ -43,8 +44,8 @@ def translate(error: Exception, *, what: str = "", remedy: str = "", shell: str 
         evidence["retry_after"] = answer.retry_after()
     found = kind(message, **evidence)
     found.status = answer.status  # also None: a class's own status would say that an answer came
-    other = shell or (_ON_THIS_MACHINE if kind is ServiceRetiredError and not remedy else "")
-    return found.told(f"{said.rstrip('.')}. {other}") if other else found
+    other = shell or ("" if remedy else _in_commands(kind, what))
+    return found.told(f"{said.rstrip('.')}. {other}") if other else found.told(said if not remedy else "")
 
 
 _NEXT: dict[type[ServiceError], str] = {
@@ -59,6 +60,7 @@ _NEXT: dict[type[ServiceError], str] = {
     ),
     UnavailableError: "Check that the service runs and can be reached, then try again",
 }
+_NOUNS = {"group", "workspace", "experiment", "cluster", "job", "share", "storage"}
 _ON_THIS_MACHINE = "Run the job on this machine, without --endpoint, or give --endpoint a service of your own"
 _BY_STATUS: dict[int, type[ServiceError]] = {
     401: AccessDeniedError,
@@ -85,6 +87,16 @@ _BY_NAME: dict[str, type[ServiceError]] = {
     "ResourceModifiedError": ConflictError,
     "SerializationError": BadRequestError,
 }
+
+
+def _in_commands(kind: type[ServiceError], what: str) -> str:
+    """Returns what to do next in commands; "" if the service's own sentence is all that there is to say."""
+    if kind is ServiceRetiredError:
+        return _ON_THIS_MACHINE
+    noun = what.removeprefix("resource ").partition(" ")[0]
+    if kind is NotFoundError and noun in _NOUNS:
+        return f"`batchhvd {noun} list` lists what there is"
+    return "" if kind in (BadRequestError, NotFoundError) else _NEXT[kind]
 
 
 class _Answer:

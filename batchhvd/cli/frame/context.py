@@ -27,12 +27,14 @@ class CliContext:
         endpoint: another service's URL, or None for the local one.
         subscription: the subscription's id, or None.
         progress: whether progress is shown if the output is a terminal.
+        verbose: whether messages have whole ids instead of names.
     """
 
     root: str | None = None
     endpoint: str | None = None
     subscription: str | None = None
     progress: bool = True
+    verbose: bool = False
 
     def session(self, engine: str | None = None) -> Session:
         """Returns a session; starts the local service if it does not run and no other endpoint is given.
@@ -82,12 +84,14 @@ def with_context(command: Callable[..., object]) -> Callable[..., object]:
     return click.make_pass_decorator(CliContext, ensure=True)(command)
 
 
-def _scoping(short: str, name: str, variable: str, meaning: str) -> Callable[[Command], Command]:
+def _scoping(
+    short: str, name: str, variable: str, meaning: str, *, required: bool = True
+) -> Callable[[Command], Command]:
     """Returns an option that says where a resource is; its names are completed."""
     return click.option(
         short,
         f"--{name}",
-        required=True,
+        required=required,
         envvar=variable,
         show_envvar=True,
         help=f"the {meaning}",
@@ -96,19 +100,19 @@ def _scoping(short: str, name: str, variable: str, meaning: str) -> Callable[[Co
 
 
 _SCOPES = {
-    "group": _scoping("-g", "group", "BATCHHVD_GROUP", "resource group"),
-    "workspace": _scoping("-w", "workspace", "BATCHHVD_WORKSPACE", "workspace"),
-    "experiment": _scoping("-e", "experiment", "BATCHHVD_EXPERIMENT", "experiment"),
-    "account": _scoping("-a", "account", "AZURE_BATCHAI_STORAGE_ACCOUNT", "storage account"),
+    "group": ("-g", "group", "BATCHHVD_GROUP", "resource group"),
+    "workspace": ("-w", "workspace", "BATCHHVD_WORKSPACE", "workspace"),
+    "experiment": ("-e", "experiment", "BATCHHVD_EXPERIMENT", "experiment"),
+    "account": ("-a", "account", "AZURE_BATCHAI_STORAGE_ACCOUNT", "storage account"),
 }
 
 
-def scope(*names: str) -> Callable[[Command], Command]:
+def scope(*names: str, required: bool = True) -> Callable[[Command], Command]:
     """Adds the options for the group, workspace, experiment or account to a command."""
 
     def give(command: Command) -> Command:
         for name in reversed(names):
-            command = _SCOPES[name](command)
+            command = _scoping(*_SCOPES[name], required=required)(command)
         return command
 
     return give

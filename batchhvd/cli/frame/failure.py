@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -29,8 +30,31 @@ def next_step(job: Job) -> str:
     return f"Next: {remedy.shell}\n`batchhvd job explain {job.name}` shows the evidence"
 
 
-def end_as(job: Job, error: JobFailedError) -> NoReturn:
-    """Says on stderr why a job failed and what to do, and ends with the job's exit code."""
+def say(job: Job, error: JobFailedError) -> None:
+    """Says on stderr why a job failed and what to do."""
     click.secho(described(job, error), fg="red", err=True)
     click.echo(next_step(job), err=True)
+
+
+def end_as(job: Job, error: JobFailedError) -> NoReturn:
+    """Says on stderr why a job failed and what to do, and ends with the job's exit code."""
+    say(job, error)
     raise click.exceptions.Exit(error.exit_code or 1) from error
+
+
+_ID = re.compile(
+    r"(?P<before>(?:the )?(?:group|workspace|experiment|cluster|job|storage account) )?"
+    r"/subscriptions/[^/\s]+/(?:[^\s,;:'\"]*/(?P<kind>\w+)s|resourceGroups)/(?P<name>[^/\s,;:'\"]*[^/\s,;:'\".])",
+    re.IGNORECASE,
+)
+
+
+def shortened(text: str) -> str:
+    """Returns a message with names in place of resource ids, such as ``cluster 'nc6'``."""
+    return _ID.sub(lambda found: f"{found['before'] or _noun(found['kind']) + ' '}'{found['name']}'", text)
+
+
+def _noun(kind: str | None) -> str:
+    """Returns what the command line calls a kind of an id."""
+    nouns = {"storageAccount": "storage account", "fileServer": "file server", None: "group"}
+    return nouns.get(kind, str(kind))

@@ -21,6 +21,10 @@ Schema = Mapping[str, Any]
 _RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 
 
+_WORDS = {r"^[-\w_]+$": "may only have letters (a to z), digits, hyphens and underscores"}
+"""What a pattern of the description asks for, in words."""
+
+
 @frozen
 class Problem:
     """One field that is wrong: its JSON pointer and what is wrong with it."""
@@ -106,7 +110,7 @@ class Reader:
             self.complain(pointer, f"must have {schema.get('minLength', 0)} to {schema['maxLength']} characters")
         # ASCII: the description says "alphanumeric", and only ASCII has one way to write a letter in lower case.
         if "pattern" in schema and not re.fullmatch(schema["pattern"].strip("^$"), value, re.ASCII):
-            self.complain(pointer, f"must match {schema['pattern']}")
+            self.complain(pointer, _WORDS.get(schema["pattern"], f"must match {schema['pattern']}"))
         return value
 
     def _choice(self, choices: list[str], value: str, pointer: str) -> object:

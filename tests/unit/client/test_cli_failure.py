@@ -10,6 +10,7 @@ from attrs import frozen
 
 from batchhvd import Job, Reason
 from batchhvd.cli.frame import failure
+from batchhvd.cli.frame.failure import shortened
 from batchhvd.errors import JobFailedError
 
 
@@ -40,3 +41,12 @@ def test_a_failure_without_a_reason_points_to_the_files() -> None:
     job = cast(Job, Failed(()))
     assert failure.described(job, JobFailedError("x")) == "job 'ä' failed: the service gave no reason"
     assert "batchhvd job files" in failure.next_step(job)
+
+
+def test_messages_name_things_by_their_names_and_the_id_only_with_v() -> None:
+    place = "/subscriptions/0-1/resourceGroups/g/providers/Microsoft.BatchAI/workspaces/w/clusters/nope"
+    assert shortened(f"it names the cluster {place}, which") == "it names the cluster 'nope', which"
+    assert shortened("in /subscriptions/0-1/resourceGroups/g: gone") == "in group 'g': gone"
+    account = "/subscriptions/0/resourceGroups/g/providers/Microsoft.Storage/storageAccounts/files"
+    assert shortened(f"{account}.") == "storage account 'files'."
+    assert shortened("no id") == "no id"

@@ -183,7 +183,7 @@ CASES: list[tuple[Callable[[Any], None], type[BatchHvdError], str, str]] = [
     (share_not_found, NotFoundError, "share 'nosuchshare'", "create the resource first"),
     (account_not_found, NotFoundError, "'nosuchaccount'", "group.create_storage_account()"),
     (conflict, ConflictError, "job 'taken'", "another name"),
-    (refused, BadRequestError, "nodeCount", "Correct the request"),
+    (refused, BadRequestError, "nodeCount", "resize it first"),
     (refused_name, BadRequestError, "storage account 'No Such Name'", "Correct the request"),
     (not_allowed, AccessDeniedError, "resource groups", "Check the credential"),
     (link_expired, AccessDeniedError, "'stdout.txt'", "ask for a new one"),

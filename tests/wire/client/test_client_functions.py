@@ -123,7 +123,8 @@ json_like = {"a": "attrs", "b": "click"}  # texts are no modules
     [
         (lambda it: it.submit(scaled), "scaled cannot be called so: missing a required argument: 'rate'"),
         (lambda it: it.submit(scaled, 1, speed=2), "unexpected keyword argument 'speed'"),
-        (lambda it: it.submit(lambda nodes: nodes), r"an argument 'nodes', .*functools\.partial\(<lambda>, nodes=…\)"),
+        (lambda it: it.submit(lambda nodes: nodes), r"missing a required .*functools\.partial\(<lambda>, nodes=…\)"),
+        (lambda it: it.submit(lambda nodes=1: nodes, nodes=2), "<lambda> has an argument 'nodes' too"),
         (lambda it: it.submit(3), "3 is not a function"),
         (lambda it: it.submit(scaled, sys._getframe()), "scaled or something that it uses cannot be sent.*frame"),
         (lambda it: it.submit(scaled, 1, code="missing"), "no folder 'missing'"),

@@ -1,0 +1,42 @@
+"""The way into a node of a running job, for programs on the service's machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from batchhvd.errors import SpecError
+from batchhvd.wire import local_service
+
+if TYPE_CHECKING:
+    from batchhvd.wire.connection import Connection
+
+
+def entrance(connection: Connection, job: str, node: int, *, terminal: bool, name: str) -> list[str]:
+    """Returns the words before a command line with which it runs in a node of a running job.
+
+    Args:
+        connection: the way to the service.
+        job: the job's id.
+        node: the node's number, from 0.
+        terminal: whether the command's input and output are a terminal.
+        name: the job's name, for messages.
+
+    Raises:
+        SpecError: the service is not one of this machine and user, so the words would mean nothing here.
+        ConflictError: the job does not run.
+        NotFoundError: it has no such node.
+        BadRequestError: the nodes of its engine cannot be entered.
+    """
+    if not connection.root or local_service.find(connection.root) is None:
+        raise SpecError(
+            f"nodes of job {name!r} can be entered on the machine of its local service only",
+            remedy="log in there, and use that service's root",
+        )
+    from azure.core.rest import HttpRequest
+
+    with connection.translating(f"node {node} of job {name!r} cannot be entered"):
+        body = {"job": job, "node": node, "terminal": terminal}
+        request = HttpRequest("POST", f"{connection.endpoint}/job.entrance", json=body)
+        response = connection.resources._client.send_request(request)
+        response.raise_for_status()
+        return [str(word) for word in response.json()["words"]]
