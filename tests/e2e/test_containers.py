@@ -120,8 +120,10 @@ def test_ranks_and_preparation_see_the_image_and_share_its_changes(run: Starter)
     ],
 )
 def test_exit_codes_and_signals_are_those_of_the_rank(run: Starter, command: str, code: int, told: str) -> None:
-    status = run(command).status
+    found = run(command)
+    status = found.status
     assert (status.state, status.reason, status.exit_code, status.error) == ("failed", "rank", code, told)
+    assert found.record["ranks"][0]["signal"] == (9 if code == 137 else None)
 
 
 def test_a_rank_is_asked_to_end_before_it_is_killed(run: Starter) -> None:

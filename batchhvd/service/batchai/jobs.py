@@ -6,6 +6,8 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import cast
 
+from attrs import frozen
+
 from batchhvd.errors import ConflictError
 from batchhvd.service.arm import operations
 from batchhvd.service.batchai import images, job_order, redact
@@ -35,20 +37,62 @@ def create(here: Here, ask: Ask) -> Answer:
     A dry run stops before the job is written and answers with the document that a GET would show.
     """
     parent, name = open_parent(here, ask, "jobs"), name_of(ask, "jobs")
-    refuse(_toolkit_problems(ask.body["properties"]))
-    properties = _complete(ask.body["properties"])
+    checked = check(here, parent, name, ask.body["properties"], ask.warnings)
+    if ask.dry_run:
+        return Answer(200, _advised(here, checked.document), {HEADER: here.containers.to_header()})
+    return operations.begin(here, ask, "create", keep(here, parent, checked))
+
+
+@frozen
+class CheckedJob:
+    """A job that may be created.
+
+    Attributes:
+        document: what a GET would show.
+        private: what is kept beside it; None if the job is there already and is the same.
+    """
+
+    document: Document
+    private: PrivateJobFields | None
+
+
+def check(here: Here, parent: Record, name: str, asked: Document, warnings: Sequence[str]) -> CheckedJob:
+    """Checks a job that is asked for, and writes nothing.
+
+    Args:
+        here: where.
+        parent: its experiment.
+        name: its name.
+        asked: its ``properties``, read by the description.
+        warnings: the fields that have no effect.
+
+    Raises:
+        BadRequestError: it breaks a rule.
+        ConflictError: there is another job of this name.
+    """
+    refuse(_toolkit_problems(asked))
+    properties = _complete(asked)
     old = find(here, parent, "jobs", name)
     if old is not None:
-        again = _repeated(StoredJob.of(alive(old)), _asked(properties))
-        return Answer(200, again.document) if ask.dry_run else operations.begin(here, ask, "create", again)
+        return CheckedJob(_repeated(StoredJob.of(alive(old)), _asked(properties)).document, None)
     cluster = _cluster(here, properties["cluster"]["id"])
     refuse([*_problems(here, properties, cluster), *job_order.problems(here, parent, properties)])
-    warnings = [*ask.warnings, *_warnings(properties, cluster)]
-    document, private = _made(here, parent, name, properties, cluster, warnings)
-    if ask.dry_run:
-        return Answer(200, _advised(here, document), {HEADER: here.containers.to_header()})
-    record = here.store.put(document["id"], "jobs", parent.id, document, {**private})
-    return operations.begin(here, ask, "create", record)
+    return CheckedJob(*_made(here, parent, name, properties, cluster, [*warnings, *_warnings(properties, cluster)]))
+
+
+def keep(here: Here, parent: Record, checked: CheckedJob) -> Record:
+    """Writes a checked job, unless it is there already.
+
+    Raises:
+        ConflictError: another job of this name has come meanwhile.
+    """
+    with here.store.transaction():
+        old = here.store.get(checked.document["id"])
+        if old is None and checked.private is not None:
+            return here.store.put(checked.document["id"], "jobs", parent.id, checked.document, {**checked.private})
+        if old is None:
+            raise ConflictError(f"The job '{checked.document['name']}' was deleted meanwhile; send the request again.")
+        return old if checked.private is None else _repeated(StoredJob.of(alive(old)), checked.private["asked"])
 
 
 def _advised(here: Here, document: Document) -> Document:
@@ -202,5 +246,6 @@ def _terminating(job: StoredJob, time: str) -> StoredJob:
 
 
 def list_logins(here: Here, ask: Ask) -> Answer:
-    """Lists the nodes that a job runs or ran on."""
-    return paging.page(ask, logins(StoredJob.of(named(here, ask, "jobs")).nodes), *BY_NODE)
+    """Lists the nodes that a job runs or ran on, with the address and the port at which each can be entered."""
+    job = StoredJob.of(named(here, ask, "jobs"))
+    return paging.page(ask, logins(here, _cluster(here, job.cluster), job.nodes), *BY_NODE)
