@@ -26,6 +26,7 @@ RESULTS = "batchhvd-results"  # below the working directory; as in transfer/code
 @click.option("--engine", help="the engine, if the service has to be started (default: processes)")
 @click.option("--code", type=click.Path(file_okay=False), help="the folder to upload (default: the script's)")
 @click.option("--preparation", default="", help="a command line that runs on each node before")
+@click.option("--environment", type=click.Path(dir_okay=False), help="a requirements.txt: run in an environment of it")
 @click.option(
     "--to",
     type=click.Path(file_okay=False),
@@ -42,6 +43,7 @@ def run(
     engine: str | None,
     code: str | None,
     preparation: str,
+    environment: str | None,
     to: str | None,
     detach: bool,
     no_input: bool,
@@ -56,7 +58,7 @@ def run(
 
     with told():
         session = context.session(engine)
-        job = session.run(script, nodes=nodes, args=args, code=code, preparation=preparation)
+        job = session.run(script, nodes=nodes, args=args, code=code, preparation=preparation, environment=environment)
     click.secho(f"job {job.name} on {nodes} {'node' if nodes == 1 else 'nodes'}", dim=True, err=True)
     note(job.kind, [job.name])
     if detach:
