@@ -5,8 +5,8 @@
 #
 # While you work: make unit (seconds), make lint, make docs, make notebooks; make models trains all kinds of models on two
 # ranks and on one. Seldom: make azure PINS=oldest (the oldest Azure packages that setup.cfg allows), make upstream (Microsoft's tests
-# of its clients of files and of Batch AI), make drills (poison, power cuts, growth: 20 minutes), make release (the wheel, and the
-# tutorial from it), make first-hour (all that a stranger does first, from the wheel).
+# of its clients of files and of Batch AI), make clients (other storage clients), make drills (poison, power cuts, growth: 20 minutes),
+# make release (the wheel, and the tutorial from it), make first-hour (all that a stranger does first, from the wheel).
 #
 # Each does its own set-up once, in a .venv of this checkout, and says what it does. PYTHON=python3.12 takes another Python.
 
@@ -35,7 +35,7 @@ SAY = @printf '\033[1m== %s\033[0m\n'
 COMPAT := --config-settings editable_mode=compat
 PIP := PYTHONWARNINGS=ignore $(PY) -m pip install --quiet --disable-pip-version-check --no-warn-script-location
 
-.PHONY: help tutorial test lint unit models docs notebooks azure upstream upstream-batchai drills release first-hour clean
+.PHONY: help tutorial test lint unit models docs notebooks azure upstream upstream-batchai clients drills release first-hour clean
 .DEFAULT_GOAL := help
 
 help:
@@ -82,6 +82,10 @@ upstream: .venv-upstream/.done
 upstream-batchai: .venv-upstream/.done
 	$(SAY) "What Microsoft's tests of azure-mgmt-batchai and of azure-cli do with Batch AI, told again"
 	@.venv-upstream/bin/python -W ignore -m tests.upstream.batchai $(ARGS)
+
+clients: $(VENV)/.test
+	$(SAY) 'storage clients, each in an environment of its own, against the file service (the first time 1 GB of packages)'
+	@$(PY) -m tests.clients.run $(ARGS)
 
 drills: $(VENV)/.test
 	$(SAY) 'drills: poisoned records, power cuts, growth (20 minutes)'

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from batchhvd.logs.stream import LogStream
     from batchhvd.resources.base import Listing, Resource
     from batchhvd.resources.cluster import Cluster, NodeCounts
+    from batchhvd.resources.container import Container
     from batchhvd.resources.distributed import DistributedFunction, distributed
     from batchhvd.resources.experiment import Experiment
     from batchhvd.resources.function_future import FunctionFuture
@@ -53,6 +54,10 @@ if TYPE_CHECKING:
     from batchhvd.resources.workspace import Workspace
     from batchhvd.spec.cluster import AutoScale, ClusterSpec
     from batchhvd.spec.job import (
+        Caffe,
+        Caffe2,
+        Chainer,
+        Cntk,
         CustomMpi,
         CustomToolkit,
         Horovod,
@@ -61,6 +66,8 @@ if TYPE_CHECKING:
         Mount,
         OtherToolkit,
         OutputDirectory,
+        PyTorch,
+        TensorFlow,
         Volume,
     )
     from batchhvd.transfer.copy import Transfer
@@ -73,11 +80,18 @@ _LAZY = {
     "Cause": "wire.facts.causes",
     "Cluster": "resources.cluster",
     "ClusterSpec": "spec.cluster",
+    "Caffe": "spec.job",
+    "Caffe2": "spec.job",
+    "Chainer": "spec.job",
+    "Cntk": "spec.job",
+    "PyTorch": "spec.job",
+    "TensorFlow": "spec.job",
     "CustomMpi": "spec.job",
     "CustomToolkit": "spec.job",
     "DistributedFunction": "resources.distributed",
     "Experiment": "resources.experiment",
     "FileEntry": "resources.values.file_entry",
+    "Container": "resources.container",
     "FileShare": "resources.share",
     "FunctionFuture": "resources.function_future",
     "Horovod": "spec.job",
@@ -114,10 +128,15 @@ __all__ = [
     "AutoScale",
     "BadRequestError",
     "BatchHvdError",
+    "Caffe",
+    "Caffe2",
     "Cause",
+    "Chainer",
     "Cluster",
     "ClusterSpec",
+    "Cntk",
     "ConflictError",
+    "Container",
     "CustomMpi",
     "CustomToolkit",
     "DistributedFunction",
@@ -145,6 +164,7 @@ __all__ = [
     "OutputDirectory",
     "Plan",
     "Progress",
+    "PyTorch",
     "Reason",
     "RemoteError",
     "Resource",
@@ -156,6 +176,7 @@ __all__ = [
     "SpecError",
     "StorageAccount",
     "Sweep",
+    "TensorFlow",
     "Transfer",
     "Trial",
     "UnavailableError",

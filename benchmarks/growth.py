@@ -71,7 +71,8 @@ def soak(minutes: float) -> int:
     """Measures memory alone and writes it; returns 1 if the goal is missed."""
     found = memory(minutes)
     goal = {"memory_growth": GOAL["memory_growth"]}
-    write(RESULTS / "growth_soak.json", {"memory": found, "goal": goal, "cores": os.cpu_count()})
+    command = f"python benchmarks/growth.py --soak {minutes:g}"
+    write(RESULTS / "growth_soak.json", {"command": command, "memory": found, "goal": goal, "cores": os.cpu_count()})
     return int(found["growth"] > goal["memory_growth"])
 
 

@@ -1,4 +1,4 @@
-"""Writes docs/benchmarks.md and README's figures from benchmarks/results: ``python benchmarks/report.py [--check]``.
+"""Writes docs/benchmarks.md, docs/all-figures.md and README's figures: ``python benchmarks/report.py [--check]``.
 
 Each result is a JSON document of the benchmark of the same name; what stands in it is shown, and nothing else.
 """
@@ -19,14 +19,19 @@ from chart import chart
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "benchmarks.md"
+ALL = HERE.parent / "docs" / "all-figures.md"
 CHART = HERE.parent / "docs" / "images" / "growth.svg"
 README = HERE.parent / "README.md"
 BEGIN, END = "<!-- figures: benchmarks/report.py writes this table -->", "<!-- end of figures -->"
 HEAD = """# Benchmarks
 
+The figures that matter first. [All figures](all-figures.md) has the others, with machines, versions and records.
+The machines were shared and noisy: trust ratios more than absolute figures, and measure on your own machine.
+"""
+HEAD_OF_ALL = """# All figures
+
 Each figure was measured by the command above it; `python benchmarks/report.py` writes this page from the results
-that the commands leave in `benchmarks/results`. The machines were shared and noisy: trust ratios more than absolute
-figures, and measure on your own machine.
+that the commands leave in `benchmarks/results`. [Benchmarks](benchmarks.md) shows what matters first.
 """
 ORDER = (
     "trainer_cifar10",
@@ -38,10 +43,12 @@ ORDER = (
     "control_plane",
     "scheduler",
     "growth",
+    "growth_soak",
     "drills",
     "slurm_node_kill",
     "transfer",
     "client",
+    "first_hour",
 )
 
 
@@ -134,14 +141,26 @@ def part(command: str, result: dict[str, Any]) -> str:
 
 
 def page() -> str:
-    """Returns the whole page."""
+    """Returns the page with the figures that matter first."""
+    return "\n".join([HEAD, glance(readme=True), "", *first_hour()])
+
+
+def first_hour() -> list[str]:
+    """Returns the steps of a stranger's first hour, with their seconds."""
+    steps = [f"| {name} | {shown(seconds)} |" for name, seconds in results("first_hour")[0]["steps"].items()]
+    head = "From the wheel in a fresh environment, `make first-hour`:"
+    return ["## A stranger's first hour", "", head, "", "| step | seconds |", "|---|---|", *steps, ""]
+
+
+def everything() -> str:
+    """Returns the page with all figures."""
     known = {name: place for place, name in enumerate(ORDER)}
     paths = sorted((HERE / "results").glob("*.json"), key=lambda path: (known.get(path.stem, len(ORDER)), path.stem))
-    return "\n".join([HEAD, "## At a glance", "", glance(), "", *map(section, paths)])
+    return "\n".join([HEAD_OF_ALL, "## At a glance", "", glance(), "", *map(section, paths)])
 
 
 if __name__ == "__main__":
-    wanted = {PAGE: page(), README: readme(), CHART: chart(results("growth")[0]["sizes"], "jobs")}
+    wanted = {PAGE: page(), ALL: everything(), README: readme(), CHART: chart(results("growth")[0]["sizes"], "jobs")}
     if "--check" in sys.argv:
         stale = [
             path.name for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text

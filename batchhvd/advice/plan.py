@@ -14,11 +14,13 @@ from typing import Protocol
 
 from attrs import asdict, evolve, field, frozen
 
-from batchhvd.spec.job import CustomMpi, CustomToolkit, Horovod, JobSpec, Mount
+from batchhvd.spec.job import Horovod, JobSpec, Mount
+from batchhvd.spec.toolkits import script_of, start_of
 from batchhvd.wire.facts.causes import Remedy
 from batchhvd.wire.facts.containers import Containers
 from batchhvd.wire.facts.documents import Body
 from batchhvd.wire.facts.mount_roots import JOB_ROOT
+from batchhvd.wire.facts.toolkits import notes
 
 ROOT = f"${JOB_ROOT}"
 
@@ -221,20 +223,14 @@ def make(spec: JobSpec, name: str, survey: ServiceFacts) -> Plan:
 
 
 def _command(spec: JobSpec) -> tuple[str, str]:
-    task = spec.task
-    if isinstance(task, Horovod):
-        return "horovod", " ".join(part for part in (task.python or "python", task.script, task.args) if part)
-    if isinstance(task, CustomMpi):
-        return "mpi", task.command
-    return "single", task.command if isinstance(task, CustomToolkit) else ""
+    found = start_of(spec.task, spec.nodes)
+    lines = dict.fromkeys(program.line("python") for program in found.programs.values())
+    return found.launch, " | ".join(lines) or found.command
 
 
 def _nodes(spec: JobSpec, name: str, launch: str) -> Iterator[NodePlan]:
-    ranks = 1 if launch == "single" else spec.ranks
-    each, left = divmod(ranks, spec.nodes) if launch != "single" else (0, 1)
-    first = 0
-    for index in range(spec.nodes):
-        count = each + (index < left)
+    first, ranks = 0, spec.ranks
+    for index, count in enumerate(start_of(spec.task, spec.nodes).ranks):
         yield NodePlan(index, tuple(range(first, first + count)), dict(_variables(spec, name, launch, ranks)))
         first += count
 
@@ -255,6 +251,8 @@ def _variables(spec: JobSpec, name: str, launch: str, ranks: int) -> Iterator[tu
         )
     if launch == "horovod":
         yield "HOROVOD_SIZE", str(ranks)
+    if launch == "pytorch":
+        yield "WORLD_SIZE", str(ranks)
     yield from spec.environment.items()
 
 
@@ -303,7 +301,8 @@ def _paths(spec: JobSpec, mounts: Sequence[MountPlan], survey: ServiceFacts) -> 
     """Yields the files that the job names below its mounts and that do not exist."""
     found = {mount.path for mount in mounts if mount.found}
     there = [mount for mount in spec.mounts if mount.path in found]
-    named = {"script": str(spec.task.script)} if isinstance(spec.task, Horovod) else {}
+    script = script_of(spec.task)
+    named = {"script": script} if script else {}
     named.update({f"input {directory.id}": str(directory.path) for directory in spec.inputs})
     for what, path in named.items():
         mount, inside = locate(path, there)
@@ -335,8 +334,11 @@ def _below(path: str, folder: str) -> bool:
 
 def _warnings(spec: JobSpec, known: _Known, survey: ServiceFacts, *, checked: bool) -> Iterator[str]:
     yield from spec.warnings
+    yield from notes({spec.task.wire: spec.task.to_document()})
     if not checked:
         yield "the service cannot check a job without creating it: what it would reject is not known"
+    if survey.local:
+        yield from _of_containers(spec)
     successor = _successor(known[1]) if known else ""
     if known and successor:
         yield f"{known[1]} is retired in Azure; its successor is Standard_{successor}. Here it is only a name"
@@ -347,6 +349,18 @@ def _warnings(spec: JobSpec, known: _Known, survey: ServiceFacts, *, checked: bo
             f"a learning rate is given and {spec.ranks} ranks share each step: the trainer multiplies it by the ranks; "
             "your own script has to do so itself"
         )
+
+
+def _of_containers(spec: JobSpec) -> Iterator[str]:
+    """Yields what a job that mounts containers may rely on here and could not with blobfuse."""
+    for volume in spec.volumes:
+        if volume.kind == "azureBlobFileSystems":
+            name = volume.settings.get("containerName", volume.path)
+            logs = ", the logs too" if _below(str(spec.logs), str(volume)) else ""
+            yield (
+                f"the container {name!r} is a directory here: files grow in it at once. Azure's blobfuse showed a file "
+                f"when it was closed{logs}, and uploaded all of it again if it was appended to"
+            )
 
 
 def _successor(vm_size: str) -> str:

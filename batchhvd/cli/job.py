@@ -254,7 +254,7 @@ def explain(context: CliContext, name: str, **where: str) -> Verdict:
     return context.experiment(**where).job(name).explain().for_shell()
 
 
-@job.command("export")
+@job.command("export", short_help="Writes the job.json of the job NAME.")
 @click.argument("name", shell_complete=completed("job"))
 @click.argument("file", type=click.Path(dir_okay=False), default="-")
 @scope(*_HERE)

@@ -15,7 +15,9 @@ _HERE = ("group", "workspace", "experiment")
 _SHELL = ["/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash -i; exec sh -i"]
 
 
-@click.command("exec", context_settings={"ignore_unknown_options": True})
+@click.command(
+    "exec", short_help="Runs COMMAND in a node of a running job.", context_settings={"ignore_unknown_options": True}
+)
 @click.argument("name", shell_complete=completed("job"))
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @scope(*_HERE)

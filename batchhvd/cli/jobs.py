@@ -69,7 +69,7 @@ def _place(one: Job) -> str:
     return f"{one.group.name}/{one.workspace.name}/{one.experiment.name}"
 
 
-@click.command("wait")
+@click.command("wait", short_help="Waits for jobs; ends with their exit code.")
 @click.argument("names", nargs=-1, required=True, metavar="NAME…", shell_complete=completed("job"))
 @scope(*_HERE)
 @click.option("--until", type=click.Choice(["running", "succeeded", "ended"]), default="succeeded", show_default=True)
@@ -100,7 +100,7 @@ def wait(
     return found[0] if len(found) == 1 else found
 
 
-@click.command("cancel")
+@click.command("cancel", short_help="Terminates jobs by name, or all of them.")
 @click.argument("names", nargs=-1, metavar="NAME…", shell_complete=completed("job"))
 @scope(*_HERE)
 @click.option("--all", "everything", is_flag=True, help="all jobs of the experiment that have not ended")

@@ -23,6 +23,7 @@ RESULTS = "batchhvd-results"  # below the working directory; as in transfer/code
 @click.argument("script", type=click.Path(dir_okay=False))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @click.option("--nodes", type=click.IntRange(1), default=1, show_default=True, help="how many nodes, one rank each")
+@click.option("--pytorch", is_flag=True, help="start the ranks as torchrun does, not as Horovod's")
 @click.option("--engine", help="the engine, if the service has to be started (default: processes)")
 @click.option("--code", type=click.Path(file_okay=False), help="the folder to upload (default: the script's)")
 @click.option("--preparation", default="", help="a command line that runs on each node before")
@@ -40,6 +41,7 @@ def run(
     script: str,
     args: tuple[str, ...],
     nodes: int,
+    pytorch: bool,
     engine: str | None,
     code: str | None,
     preparation: str,
@@ -58,7 +60,16 @@ def run(
 
     with told():
         session = context.session(engine)
-        job = session.run(script, nodes=nodes, args=args, code=code, preparation=preparation, environment=environment)
+        toolkit = "pytorch" if pytorch else "horovod"
+        job = session.run(
+            script,
+            nodes=nodes,
+            args=args,
+            code=code,
+            preparation=preparation,
+            environment=environment,
+            toolkit=toolkit,
+        )
     click.secho(f"job {job.name} on {nodes} {'node' if nodes == 1 else 'nodes'}", dim=True, err=True)
     note(job.kind, [job.name])
     if detach:

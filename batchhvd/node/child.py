@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from batchhvd.node.folder.document import RankRecord
     from batchhvd.node.output import LogFile
 
-# What a rank of Horovod says that fails because another one is gone.
-_LOST = re.compile(r"HorovodInternalError|has been shut down|Connection (closed|reset) by peer")
+# What a rank of Horovod or PyTorch says that fails because another one is gone.
+_LOST = re.compile(
+    r"HorovodInternalError|has been shut down|Connection (closed|reset) by peer|Broken pipe|DistNetworkError|"
+    r"ncclRemoteError|remote process exited"
+)
 _OUT_OF_MEMORY = re.compile(r"^(MemoryError|.*std::bad_alloc)", flags=re.MULTILINE)
 
 
@@ -76,6 +79,7 @@ class Child:
         self.kills = memory_kills()
         self.record = _first_record(rank, self.pid)
         self.exit: int | None = None
+        self.excused = False  # its work is done, and it is ended because it would never end by itself
         self.ended_at: float | None = None
 
     @property
@@ -96,6 +100,8 @@ class Child:
     @property
     def how(self) -> str:
         """How it ended, in words."""
+        if self.excused:
+            return "was ended, because all ranks but the parameter servers are done"
         number = (self.exit or 0) - 128  # the shell of the job's command ends with this code if its child was killed
         if number in signal.valid_signals():
             return f"was killed by {signal.Signals(number).name}"
@@ -116,10 +122,10 @@ class Child:
         code = os.waitstatus_to_exitcode(status)
         self.process.returncode = code
         self.ended_at = time.monotonic()
-        self.exit = code if code >= 0 else 128 - code
+        self.exit = 0 if self.excused else code if code >= 0 else 128 - code
         self.record["ended"] = time.time()
         self.record["exit"] = self.exit
-        self.record["signal"] = -code if code < 0 else None
+        self.record["signal"] = -code if code < 0 and not self.excused else None
         self.record["memory"] = not killed_by_us and code == -signal.SIGKILL and memory_kills() > self.kills
 
     def close(self) -> None:

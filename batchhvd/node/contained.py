@@ -127,6 +127,10 @@ class Contained:
                 self.journal.fail(error.reason, str(error), tail=error.tail)
             raise StoppedError from None
         seconds = time.monotonic() - began
+        watchdog = self.supervisor.watchdog
+        if self.engine.name == "docker" and watchdog.limit is not None:
+            watchdog.limit = None  # the processes are its daemon's, so this runner does not see them compute
+            self.journal.note("whether all ranks stall is not watched: docker's daemon has their processes")
         self.journal.note(f"{self.engine.name} runs {self.container['image']} as {self.name} after {seconds:.1f} s")
 
     def _check(self) -> None:
@@ -242,10 +246,9 @@ class Contained:
             raise ContainerError(StopReason.CONTAINER, str(error)) from None
         logs = (KeptLog(), KeptLog())
         self._main = self._launched(words, logs)
+        self.supervisor.children.remove(self._main)  # it is none of the node's ranks
         if self.engine.name == "apptainer":  # its command returns when the container is there
             self._main = None
-            return
-        self.supervisor.children.remove(self._main)  # it is none of the node's ranks
 
     def _launched(self, words: Sequence[str], logs: Sequence[KeptLog]) -> Child:
         reads, self._control = os.pipe()
@@ -271,6 +274,8 @@ class Contained:
             self.journal.note(f"a shell cannot set the variables {', '.join(left)}: they are missing in the container")
         images.write_private(file, exports(variables))
         words = self.engine.execute(self.name, str(self.place.temporary), str(file), str(pid), command)
+        if self.engine.name == "apptainer":  # its command becomes the process itself
+            return Child(rank, _shell(words), _environment(), self.place.temporary, logs)
         child = ContainedChild(rank, _shell(words), _environment(), self.place.temporary, logs)
         child.pid_file, child.control = pid, self._control
         return child

@@ -10,8 +10,10 @@ from pathlib import Path
 from batchhvd.node import log_names
 from batchhvd.node.child import Child
 from batchhvd.node.folder.records import has_ended, node_path, read_node, read_task
-from batchhvd.node.folder.state import NodeState, StopReason
+from batchhvd.node.folder.state import Launch, NodeState, StopReason
 from batchhvd.node.journal import Journal
+from batchhvd.node.launch import mpi, pytorch, tensorflow
+from batchhvd.node.launch.ports import KeptPort
 from batchhvd.node.meeting import Meeting
 from batchhvd.node.output import LogFile, keep, moment
 from batchhvd.node.place import TaskPlace, expand, horovod_variables
@@ -51,6 +53,9 @@ class Node:
         self.logs = Path(task["logs"])
         host = "127.0.0.1" if self.place.loopback else socket.gethostname()
         self.journal = Journal(folder, index, name=self.place.name, host=host, guard=guard)
+        self.ports = [KeptPort() for _ in range(self.place.ranks[index])] if self.place.roles else []
+        if self.ports:
+            self.journal.record["ports"] = [kept.port for kept in self.ports]
         self.children: list[Child] = []
         self.watchdog = Watchdog(self.journal, self.children, task.get("stall_seconds"), task["stall_action"])
         doubt = 0.0 if loopback else _DOUBT
@@ -127,12 +132,14 @@ class Node:
     def _start(self) -> None:
         """Starts this node's ranks, if it has any."""
         self._require_script()
+        self._require_launcher()
         self._name_hosts()
         meeting = Meeting(self.place, self.supervisor)
-        where = meeting.find() if self.place.is_horovod and sum(self.place.ranks) > 1 else {}
+        where = meeting.find()
+        addresses = self._addresses() if self.place.roles else []
         self._began = moment(self.place.temporary)
         for rank, local, command in self.place.commands():
-            self._start_rank(rank, local, command, where)
+            self._start_rank(rank, local, command, where | self._own(rank, local, addresses))
         meeting.open()  # only now: children must be created while there is one thread
         self.journal.record["state"] = NodeState.RUNNING
         self.journal.record["ranks"] = [child.record for child in self.children]
@@ -140,9 +147,7 @@ class Node:
         self.journal.save()
 
     def _start_rank(self, rank: int, local: int, command: str, where: dict[str, str]) -> None:
-        variables = self.place.variables() | self.place.devices(rank, local)
-        if self.place.is_horovod:
-            variables |= horovod_variables(rank, self.place.ranks, self.task["nodes"]) | where
+        variables = self.place.variables() | self.place.libraries() | self.place.devices(rank, local) | where
         directory, view = self.place.temporary, self.view
         enter = None if view is None else lambda: view.enter(directory)
         if self._contained is None:
@@ -151,6 +156,32 @@ class Node:
             child = self._contained.child(rank, command, variables, self.outputs)
         self.supervisor.take(child)
         self.journal.note(f"rank {rank} started as process {child.pid}")
+
+    def _own(self, rank: int, local: int, addresses: list[str]) -> dict[str, str]:
+        """Returns the variables that tell a rank its place among the others."""
+        if self.place.is_horovod:
+            return horovod_variables(rank, self.place.ranks, self.task["nodes"])
+        if self.place.launch == Launch.PYTORCH:
+            return pytorch.place_variables(self.index, local, self.place.ranks)
+        if self.place.launch == Launch.TENSORFLOW:
+            return tensorflow.role_variables(rank, self.place.roles, addresses)
+        return {}
+
+    def _addresses(self) -> list[str]:
+        """Returns address and port of each process of TensorFlow, as soon as every node has recorded its own."""
+        indices = range(len(self.task["nodes"]))
+        self.supervisor.attend_or_stop(lambda: all(node_path(self.folder, index).exists() for index in indices))
+        records = [record for index in indices if (record := read_node(self.folder, index)) is not None]
+        return [f"{record['host']}:{port}" for record in records for port in record.get("ports", ())]
+
+    def _require_launcher(self) -> None:
+        """Fails the task at once if it needs an MPI launcher and there is none."""
+        brought = os.environ.get("BATCHHVD_LAUNCHER") or self._contained is not None
+        needed = self.place.launch == Launch.MPI and self.index == 0 and not brought
+        path = self.place.variables().get("PATH", "")
+        if needed and not mpi.is_there(path, None if self.view is None else self.view.root):
+            self.journal.fail(StopReason.ENGINE, mpi.ABSENT, code=127)
+            raise StoppedError
 
     def _require_script(self) -> None:
         """Fails the task at once if its script does not exist."""
@@ -181,6 +212,7 @@ class Node:
         return ["" if record is None else record["host"] for record in records]
 
     def _is_done(self) -> bool:
+        self._excuse_servers()
         if not all(child.is_over for child in self.children):
             return False
         if self.journal.is_stopped:
@@ -189,9 +221,19 @@ class Node:
             return False
         return all(has_ended(read_node(self.folder, other)) for other in self._waits_for())
 
+    def _excuse_servers(self) -> None:
+        """Ends the parameter servers of this node once all other ranks of the task have ended."""
+        servers = [child for child in self.children if self.place.is_server(child.rank) and child.ended_at is None]
+        if not servers or self.journal.is_stopped:
+            return
+        others = range(len(self.task["nodes"]))
+        mine = all(child.ended_at is not None or child in servers for child in self.children)
+        if mine and tensorflow.work_is_done(self.place.roles, [read_node(self.folder, index) for index in others]):
+            self.supervisor.excuse(servers)
+
     def _waits_for(self) -> range:
         """Returns the nodes that must end before this one may."""
-        if self.place.is_horovod:  # node 0 is the meeting point until all others have ended
+        if self.place.starts_ranks:  # node 0 is the meeting point until all others have ended
             return range(1, len(self.task["nodes"])) if self.index == 0 else range(0)
         return range(0) if self.index == 0 else range(1)  # nodes without ranks stay until node 0 has ended
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from pathlib import Path
 
 from batchhvd.node.folder.state import Launch
+from batchhvd.node.launch import mpi, tensorflow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,9 +43,28 @@ class TaskPlace:
         self.base: Mapping[str, str] = os.environ
 
     @property
+    def launch(self) -> str:
+        """How the ranks are started: a ``Launch``."""
+        return self.task["launch"]
+
+    @property
     def is_horovod(self) -> bool:
-        """Whether each rank is started here, with Horovod's variables."""
-        return self.task["launch"] == Launch.HOROVOD
+        """Whether the ranks get Horovod's variables."""
+        return self.launch == Launch.HOROVOD
+
+    @property
+    def starts_ranks(self) -> bool:
+        """Whether each node starts its own ranks, and not a launcher on node 0 all of them."""
+        return self.launch not in (Launch.MPI, Launch.SINGLE)
+
+    @property
+    def roles(self) -> list[str]:
+        """What each rank is, for TensorFlow; empty for all others."""
+        return self.task.get("roles") or []
+
+    def is_server(self, rank: int) -> bool:
+        """Whether a rank is a parameter server, which never ends by itself."""
+        return bool(self.roles) and self.roles[rank] == tensorflow.SERVER
 
     def variables(self) -> dict[str, str]:
         """Returns the environment of every process on this node, secrets included."""
@@ -74,23 +93,35 @@ class TaskPlace:
         """
         if "AZ_BATCHAI_NUM_GPUS" not in self.own:
             return {}
+        if self.is_server(rank):
+            return {"CUDA_VISIBLE_DEVICES": "", "AZ_BATCHAI_NUM_GPUS": "0"} | self.chosen("CUDA_VISIBLE_DEVICES")
         if chosen := allotted():
-            return self._dealt(chosen, rank if self.loopback else local)
+            return self._dealt(chosen, rank if self.loopback else local, local)
         there = len(gpus())
         count = min(there, int(self.own["AZ_BATCHAI_NUM_GPUS"]))
         found = {"AZ_BATCHAI_NUM_GPUS": str(count)}
         if count == 0:
             found["CUDA_VISIBLE_DEVICES"] = ""
-        elif self.is_horovod:
-            found["CUDA_VISIBLE_DEVICES"] = str((rank if self.loopback else local) % there)
+        elif self.starts_ranks:
+            turn = (rank if self.loopback else local) % there
+            devices = [str(number) for number in range(there)]
+            found["CUDA_VISIBLE_DEVICES"] = ",".join(self._share(devices, turn, local)[: max(count, local + 1)])
         return found | self.chosen("CUDA_VISIBLE_DEVICES")
 
-    def _dealt(self, lists: Mapping[str, Sequence[str]], turn: int) -> dict[str, str]:
+    def _share(self, devices: Sequence[str], turn: int, local: int) -> list[str]:
+        """Returns the devices that a rank sees: its own one, or for PyTorch, whose ranks choose, its node's."""
+        if self.launch != Launch.PYTORCH:
+            return [devices[turn % len(devices)]]
+        first = (turn - local) % len(devices)
+        return [*devices[first:], *devices[:first]]
+
+    def _dealt(self, lists: Mapping[str, Sequence[str]], turn: int, local: int) -> dict[str, str]:
         """Returns a rank's device out of each list; processes that place their ranks themselves get whole lists."""
         found: dict[str, str] = {}
         for name, devices in lists.items():
             found["AZ_BATCHAI_NUM_GPUS"] = str(len(devices))
-            found[name] = devices[turn % len(devices)] if devices and self.is_horovod else ",".join(devices)
+            share = self._share(devices, turn, local) if devices and self.starts_ranks else devices
+            found[name] = ",".join(share)
             found |= self.chosen(name)
         return found
 
@@ -100,22 +131,28 @@ class TaskPlace:
 
     def commands(self) -> list[tuple[int, int, str]]:
         """Returns rank, local rank and command of each process that this node starts."""
-        if self.is_horovod:
+        if self.starts_ranks:
             first = sum(self.ranks[: self.index])
-            return [(first + local, local, self.task["command"]) for local in range(self.ranks[self.index])]
+            return [(first + local, local, self._command(first + local)) for local in range(self.ranks[self.index])]
         if self.index != 0:
             return []
         return [(0, 0, self.task["command"] if self.task["launch"] == Launch.SINGLE else self.mpirun())]
 
+    def _command(self, rank: int) -> str:
+        return self.task["commands"][self.roles[rank]] if self.roles else self.task["command"]
+
     def mpirun(self) -> str:
         """Returns the command line of the engine's own launcher (``BATCHHVD_LAUNCHER``), or else of Open MPI's."""
-        if (launcher := os.environ.get("BATCHHVD_LAUNCHER")) and not self.task.get("container"):
-            return f"{launcher} {shlex.join(['/bin/sh', '-c', self.task['command']])}"
-        words = ["mpirun", "-np", str(sum(self.ranks)), "--hostfile", str(self.folder / "hostfile")]
-        words += ["--oversubscribe", "--bind-to", "none", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
-        for name in (*self.own, *self.task["secrets"], "OMP_NUM_THREADS", "BATCHHVD_NODE"):
-            words += ["-x", name]
-        return shlex.join([*words, "/bin/sh", "-c", self.task["command"]])
+        names = [*self.own, *self.task["secrets"], "OMP_NUM_THREADS", "BATCHHVD_NODE", *self.libraries()]
+        ours = None if self.task.get("container") else os.environ.get("BATCHHVD_LAUNCHER")
+        return mpi.command(self.task["command"], sum(self.ranks), self.folder / "hostfile", names, ours)
+
+    def libraries(self) -> dict[str, str]:
+        """Returns the variables of an MPI launcher that brings its own libraries; one in an image finds them itself."""
+        if self.launch != Launch.MPI or self.task.get("container"):
+            return {}
+        found = mpi.libraries(self.variables().get("PATH", ""))
+        return {name: value for name, value in found.items() if name not in self.own}
 
 
 def horovod_variables(rank: int, ranks: Sequence[int], nodes: Sequence[str]) -> dict[str, str]:

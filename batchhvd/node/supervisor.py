@@ -64,6 +64,7 @@ class Supervisor:
         self.suspect: Child | None = None  # the first rank that failed, until it is certain that nobody ended it
         self._asked = ""  # the signal by which this runner was told to end
         self._stopping: float | None = None  # when the children were asked to end
+        self._excused: float | None = None  # when those were asked to end that would never do so by themselves
 
     def listen(self) -> None:
         """Lets signals interrupt the loop's waiting."""
@@ -118,6 +119,15 @@ class Supervisor:
         self.attend(lambda: self.journal.is_stopped or done())
         if self.journal.is_stopped:
             raise StoppedError
+
+    def excuse(self, children: list[Child]) -> None:
+        """Ends children whose work is done, which is no failure of theirs; may be repeated."""
+        self._excused = self._excused or time.monotonic()
+        late = time.monotonic() - self._excused > self.grace
+        for child in children:
+            if late or not child.excused:
+                child.excused = True
+                child.signal_group(signal.SIGKILL if late else signal.SIGTERM)
 
     def is_sure(self, child: Child) -> bool:
         """Whether it is certain why a child has ended: by itself, unless this node is just being told to end."""

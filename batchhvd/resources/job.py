@@ -28,7 +28,7 @@ from batchhvd.transfer.checksum import usable
 from batchhvd.transfer.selection import target_here
 from batchhvd.wire.connection import AGAIN
 from batchhvd.wire.entrance import entrance
-from batchhvd.wire.facts import additions
+from batchhvd.wire.facts import additions, toolkits
 from batchhvd.wire.facts.documents import Body
 from batchhvd.wire.facts.job_variables import ORIGIN
 from batchhvd.wire.facts.output import without_notices
@@ -289,7 +289,7 @@ class Job(Resource):
             NotFoundError: the job does not exist.
         """
         self.refresh()
-        task = (self._document.get("properties") or {}).get("horovodSettings") or {}
+        task = toolkits.block_of(self._document.get("properties") or {})
         facts = JobFacts(
             id=self.id,
             name=self.name,

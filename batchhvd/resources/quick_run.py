@@ -8,7 +8,9 @@ import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from attrs import evolve
 
 from batchhvd.errors import NotFoundError, SpecError
 from batchhvd.functions import in_environment as maker_of_environments
@@ -17,7 +19,7 @@ from batchhvd.resources.cluster import Cluster
 from batchhvd.resources.job import RESULT, Job
 from batchhvd.resources.storage_account import find_account
 from batchhvd.spec.cluster import AutoScale
-from batchhvd.spec.job import Horovod, JobSpec, OutputDirectory
+from batchhvd.spec.job import Horovod, JobSpec, OutputDirectory, PyTorch
 from batchhvd.transfer.code import CodeFolder, read_folder
 from batchhvd.transfer.selection import targets
 from batchhvd.wire import configuration
@@ -34,6 +36,8 @@ ACCOUNT = "batchhvdruns"
 MOUNT = "runs"
 """Where the share is mounted, whatever its name is."""
 
+_TOOLKITS = {"horovod": Horovod, "pytorch": PyTorch}
+T = TypeVar("T", Horovod, PyTorch)
 _VM_SIZE = "Standard_D4s_v3"  # only a name to a local service
 
 
@@ -46,8 +50,12 @@ def submit(
     code: str | os.PathLike[str] | None,
     preparation: str,
     environment: str | os.PathLike[str] | None,
+    toolkit: str,
 ) -> Job:
     """Submits a script; ``Session.run`` describes the arguments."""
+    if toolkit not in _TOOLKITS:
+        allowed = " or ".join(repr(name) for name in _TOOLKITS)
+        raise SpecError(f"the toolkit must be {allowed}, not {toolkit!r}", remedy="describe the job in a JobSpec")
     check_requirements(environment)
     program, inside = _program(Path(script), Path(code) if code else Path(script).parent)
     name = re.sub("[^A-Za-z0-9_-]+", "-", Path(script).stem).strip("-") or "run"
@@ -56,7 +64,7 @@ def submit(
     target = share(place.group)
     mount = target.mount(MOUNT)
     folder = upload(target, program)
-    task = Horovod(script=mount / folder / inside, args=shlex.join(map(str, args)))
+    task = _TOOLKITS[toolkit](script=mount / folder / inside, args=shlex.join(map(str, args)))
     spec = JobSpec(
         nodes=nodes,
         task=in_environment(target, task, environment),
@@ -86,7 +94,7 @@ def check_requirements(environment: str | os.PathLike[str] | None) -> None:
             raise SpecError(problem, remedy="write the packages themselves, by name and version")
 
 
-def in_environment(target: FileShare, task: Horovod, environment: str | os.PathLike[str] | None) -> Horovod:
+def in_environment(target: FileShare, task: T, environment: str | os.PathLike[str] | None) -> T:
     """Returns a task that runs in a virtual environment, and uploads what makes it.
 
     Args:
@@ -102,7 +110,7 @@ def in_environment(target: FileShare, task: Horovod, environment: str | os.PathL
     target._send([(requirements, f"{place}/requirements.txt"), (maker, f"{place}/in_environment.py")])
     mount = target.mount(MOUNT)
     args = f'"{mount / place}/requirements.txt" "{task.script}" {task.args}'
-    return Horovod(script=mount / place / "in_environment.py", args=args.strip())
+    return evolve(task, script=mount / place / "in_environment.py", args=args.strip())
 
 
 def _program(path: Path, folder: Path) -> tuple[CodeFolder, str]:

@@ -18,7 +18,8 @@ from attrs import evolve
 
 from batchhvd.advice.plan import locate
 from batchhvd.errors import ConflictError, ServiceError
-from batchhvd.spec.job import Horovod, JobSpec
+from batchhvd.spec.job import JobSpec
+from batchhvd.spec.toolkits import script_of
 from batchhvd.transfer.checksum import known_md5
 from batchhvd.wire.facts.documents import Body, Document
 from batchhvd.wire.facts.job_variables import CONTENT, RUN
@@ -79,7 +80,7 @@ def content(spec: JobSpec, accounts: Mapping[str, StorageAccount]) -> dict[str, 
         spec: what the job consists of.
         accounts: the storage accounts that it mounts, by name.
     """
-    script = str(spec.task.script) if isinstance(spec.task, Horovod) else ""
+    script = script_of(spec.task)
     found = {}
     for path in dict.fromkeys(_named(spec)):
         mount, inside = locate(path, spec.mounts)

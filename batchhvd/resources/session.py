@@ -77,6 +77,7 @@ class Session:
         code: str | os.PathLike[str] | None = None,
         preparation: str = "",
         environment: str | os.PathLike[str] | None = None,
+        toolkit: str = "horovod",
     ) -> Job:
         """Runs a Python script on some nodes, one rank on each, and returns the job without waiting for it.
 
@@ -94,14 +95,22 @@ class Session:
             preparation: a shell command line that runs on each node before.
             environment: a file of requirements, as pip reads it: the script runs in a virtual environment with them,
                 which each machine makes once and which adds to the packages of the node's Python.
+            toolkit: ``"horovod"``, or ``"pytorch"`` for ranks that find the variables of ``torchrun``.
 
         Raises:
-            SpecError: there is no such script, or the folder holds more than a program.
+            SpecError: there is no such script or toolkit, or the folder holds more than a program.
         """
         from batchhvd.resources import quick_run
 
         return quick_run.submit(
-            self, script, nodes=nodes, args=args, code=code, preparation=preparation, environment=environment
+            self,
+            script,
+            nodes=nodes,
+            args=args,
+            code=code,
+            preparation=preparation,
+            environment=environment,
+            toolkit=toolkit,
         )
 
     @property

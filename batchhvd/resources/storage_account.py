@@ -1,4 +1,4 @@
-"""Storage accounts and the keys that open their shares."""
+"""Storage accounts and the keys that open their shares and containers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from attrs import define, field
 
 from batchhvd.errors import ConflictError, NotFoundError
 from batchhvd.resources.base import Listing, Operations, Resource, children
+from batchhvd.resources.container import Container
 from batchhvd.resources.share import FileShare
 from batchhvd.wire.connection import AGAIN
 from batchhvd.wire.models import Document, wire
 
 if TYPE_CHECKING:
+    from azure.storage.blob import BlobServiceClient
     from typing_extensions import Self
 
     from batchhvd.resources.group import ResourceGroup
@@ -21,16 +23,18 @@ if TYPE_CHECKING:
 
 @define(eq=False, repr=False, slots=False)
 class StorageAccount(Resource):
-    """A storage account: file shares, and the keys that open them.
+    """A storage account: file shares, containers of blobs, and the keys that open them.
 
     Attributes:
         location: its region.
         endpoint: URL of its file service.
+        blob_endpoint: URL of its blob service; "" if there is none.
         key: one of its keys, base64; "" before ``read_key``; never shown.
     """
 
     location: str = field(init=False)
     endpoint: str = field(init=False)
+    blob_endpoint: str = field(init=False)
     key: str = field(default="", init=False, repr=False)
     kind: ClassVar[str] = "storage account"
     _plural: ClassVar[str] = "storage accounts"
@@ -38,7 +42,7 @@ class StorageAccount(Resource):
     _operations: ClassVar[Operations] = Operations(
         "storage", "storage_accounts", "list_by_resource_group", get="get_properties", delete="delete"
     )
-    _kinds: ClassVar[tuple[type[Resource], ...]] = (FileShare,)
+    _kinds: ClassVar[tuple[type[Resource], ...]] = (FileShare, Container)
 
     @property
     def group(self) -> ResourceGroup:
@@ -68,6 +72,29 @@ class StorageAccount(Resource):
         """Lists the account's file shares."""
         return children(FileShare, self)
 
+    def create_container(self, name: str) -> Container:
+        """Creates a container of blobs, or returns the existing one.
+
+        Args:
+            name: its name, 3 to 63 lower-case letters, digits and single hyphens.
+        """
+        container = Container(self, name)
+        try:
+            with container._asking("created"):
+                container._client().create_container()
+        except ConflictError as error:
+            if error.code != "ContainerAlreadyExists":
+                raise
+        return container.refresh()
+
+    def container(self, name: str) -> Container:
+        """Returns a handle to a container of blobs without sending a request."""
+        return Container(self, name)
+
+    def containers(self) -> Listing[Container]:
+        """Lists the account's containers of blobs."""
+        return children(Container, self)
+
     def read_key(self) -> str:
         """Reads one of the account's keys from the service, once for this handle, and returns it.
 
@@ -89,6 +116,15 @@ class StorageAccount(Resource):
         for found in client.list_shares():
             yield {"name": found.name, "properties": {"lastModified": found.last_modified, "quota": found.quota}}
 
+    def _blob_service(self) -> BlobServiceClient:
+        if not self.blob_endpoint:
+            raise NotFoundError(f"storage account {self.name!r} has no blob service here", target=self.id)
+        return self._connection.blob_service(self.blob_endpoint, self.name, self.read_key())
+
+    def _list_containers(self) -> Iterator[Document]:
+        for found in self._blob_service().list_containers() if self.blob_endpoint else ():
+            yield {"name": found.name, "properties": {"lastModified": found.last_modified}}
+
     def _create(self, location: str, sku: str, timeout: float) -> Self:
         body = {"location": location, "sku": {"name": sku}, "kind": "StorageV2"}
         return self._created(lambda: self._connection.storage.storage_accounts.begin_create(*self._path, body), timeout)
@@ -97,6 +133,7 @@ class StorageAccount(Resource):
         properties = document.get("properties") or {}
         self.location = str(document.get("location") or "")
         self.endpoint = str((properties.get("primaryEndpoints") or {}).get("file") or "").rstrip("/")
+        self.blob_endpoint = str((properties.get("primaryEndpoints") or {}).get("blob") or "").rstrip("/")
         return super()._load(document)
 
     def _facts(self) -> dict[str, object]:

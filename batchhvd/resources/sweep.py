@@ -14,9 +14,10 @@ from batchhvd.resources.job import Job
 from batchhvd.resources.storage_account import find_account
 from batchhvd.resources.sweep_record import Definition
 from batchhvd.resources.trial import Trial, TrialState, state_of
-from batchhvd.resources.values.metrics import Metrics
 from batchhvd.sweeps import Point
 from batchhvd.sweeps.template import check, fill
+from batchhvd.wire import bulk
+from batchhvd.wire.facts.documents import Body
 from batchhvd.wire.waiting import Pace, Report, wait_until
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from batchhvd.resources.storage_account import StorageAccount
 
 _AT_A_TIME = 8  # requests
+_PATIENCE = 600.0  # seconds for the service to accept a job
 _PACE = Pace(first=0.3, factor=1.3, longest=2.0)
 
 
@@ -61,7 +63,7 @@ class Sweep:
         return f"Sweep({self.name!r}, {self.describe()})"
 
     def refresh(self) -> Self:
-        """Reads how the trials stand; the metrics only of those that may have news."""
+        """Reads how the trials stand; what they have reported is read when it is asked for."""
         before = {trial.number: trial for trial in self._trials}
         jobs = sweep_record.latest(self.name, self.experiment.jobs())
         points = enumerate(self.definition.points, 1)
@@ -115,7 +117,7 @@ class Sweep:
             raise SpecError("best needs a metric", remedy="give one that the training reports, such as val_accuracy")
         if goal not in ("max", "min"):
             raise SpecError(f"goal must be max or min, not {goal!r}", remedy="max for an accuracy, min for a loss")
-        found = [(trial, trial.curve(metric)) for trial in self._known()]
+        found = [(trial, trial.curve(metric)) for trial in self._read(self._known())]
         reported = [(trial, (max if goal == "max" else min)(curve)) for trial, curve in found if curve]
         if not reported:
             raise SpecError(f"no trial of {self.name!r} has reported {metric!r} yet", remedy="wait for the first epoch")
@@ -134,7 +136,7 @@ class Sweep:
 
     def table(self) -> list[dict[str, object]]:
         """Returns a row for each trial: number, values, state, epochs, last metrics, seconds."""
-        return [trial.row() for trial in self._known()]
+        return [trial.row() for trial in self._read(self._known())]
 
     def to_dataframe(self) -> Any:
         """Returns the table as a pandas DataFrame; pandas comes with ``batchhvd[notebook]``."""
@@ -152,6 +154,12 @@ class Sweep:
         from batchhvd.views.notebook import rows
 
         return rows(self.table())
+
+    def _read(self, trials: list[Trial]) -> list[Trial]:
+        """Reads what trials have reported, several at a time."""
+        with ThreadPoolExecutor(_AT_A_TIME, "batchhvd sweep") as pool:
+            list(pool.map(lambda trial: trial.metrics, trials))
+        return trials
 
     def _known(self) -> list[Trial]:
         return self._trials or self.refresh()._trials
@@ -181,38 +189,59 @@ class Sweep:
         rule = self.definition.rule
         if rule is None:
             return []
-        lost = rule.lost({trial.number: trial.curve(rule.metric) for trial in self._trials if trial.metrics})
+        curves = {trial.number: trial.curve(rule.metric) for trial in self._read(self._trials) if trial.metrics}
+        lost = rule.lost(curves)
         return [trial for trial in self._trials if trial.number in lost and trial.state == TrialState.RUNNING]
 
     def _trial(self, number: int, point: Point, job: Job | None, before: Trial | None) -> Trial:
         state = state_of(job)
         if before is not None and before.is_over and before.job and job and before.job.name == job.name:
-            return evolve(before, job=job)
-        started = job is not None and job.started is not None
-        metrics = job.metrics() if job is not None and started else Metrics._read("")
+            return before
         # A job that ends while its log is read has the state of before; the next look gives both.
-        return Trial(number, point, state, job, metrics)
+        return Trial(number, point, state, job)
 
     def _submit(self, trials: Sequence[tuple[int, Point, Job | None]]) -> list[Job]:
-        """Creates the jobs of some trials, several at a time; a job that is there already is not made twice."""
+        """Creates the jobs of some trials; a job that is there already is not made twice."""
         spec = self.definition.with_secrets()
         accounts = {account: find_account(self.experiment.group, account) for account in spec._accounts()}
-        create = self._creator(accounts)
+        body = self._bodies(accounts)
+        if len(trials) > 1 and self._knows_bulk():
+            slices = [trials[at : at + bulk.SLICE] for at in range(0, len(trials), bulk.SLICE)]
+            return [job for some in slices for job in self._submit_slice([body(*trial) for trial in some])]
         with ThreadPoolExecutor(_AT_A_TIME, "batchhvd sweep") as pool:
-            return list(pool.map(lambda trial: create(*trial), trials))
+            return list(pool.map(lambda trial: self._submit_one(*body(*trial)), trials))
 
-    def _creator(self, accounts: dict[str, StorageAccount]) -> Callable[[int, Point, Job | None], Job]:
+    def _submit_one(self, name: str, body: Body) -> Job:
+        return Job(self.experiment, name)._create(body, _PATIENCE)
+
+    def _submit_slice(self, jobs: Sequence[tuple[str, Body]]) -> list[Job]:
+        with self.experiment._asking("given the jobs of a sweep"):
+            bulk.create_jobs(self.experiment._connection, self.experiment.id, jobs)
+        return [Job(self.experiment, name) for name, _ in jobs]
+
+    def _knows_bulk(self) -> bool:
+        """Says whether the service takes many jobs with one request: its answers name it."""
+        known: list[bool] = []
+        with self.experiment._asking("read"):
+            self.experiment._connection.batchai.experiments.get(
+                *self.experiment._path,
+                raw_response_hook=lambda answer: known.append("x-batchhvd-service" in answer.http_response.headers),
+            )
+        return known[-1]
+
+    def _bodies(self, accounts: dict[str, StorageAccount]) -> Callable[[int, Point, Job | None], tuple[str, Body]]:
+        """Returns what gives name and body of a trial's next job."""
+        spec = self.definition.with_secrets()
         keys = {account: found.read_key() for account, found in accounts.items()}
-        content = runs.content(self.definition.spec, accounts)
+        notes = runs.notes(runs.content(spec, accounts))
         cluster = self.experiment.workspace.cluster(self.definition.cluster).id
 
-        def create(number: int, point: Point, before: Job | None) -> Job:
-            body = fill(self.definition.with_secrets(), point)._request(cluster, keys)
+        def body(number: int, point: Point, before: Job | None) -> tuple[str, Body]:
             note = {"name": sweep_record.VARIABLE, "value": f"{self.definition.place}#{number}"}
             name = sweep_record.run_name(self.name, number, before.name if before else "")
-            return Job(self.experiment, name)._create(runs.noted(body, [*runs.notes(content), note]), 600.0)
+            return name, runs.noted(fill(spec, point)._request(cluster, keys), [*notes, note])
 
-        return create
+        return body
 
     def _end(self, jobs: Sequence[Job]) -> None:
         with ThreadPoolExecutor(_AT_A_TIME, "batchhvd sweep") as pool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import define, field
 
 from batchhvd.errors import SpecError
 from batchhvd.resources.values.metrics import Metrics
@@ -31,7 +31,7 @@ class TrialState(WireWord):
 OPEN = (TrialState.PLANNED, TrialState.QUEUED, TrialState.RUNNING)
 
 
-@frozen
+@define
 class Trial:
     """One trial of a sweep.
 
@@ -40,14 +40,21 @@ class Trial:
         point: the values that it tries, by name.
         state: ``planned`` (no job yet), ``queued``, ``running``, ``succeeded``, ``failed`` or ``given up``.
         job: the job, or None while it is planned.
-        metrics: what it has reported about its epochs.
     """
 
     number: int
     point: Point
     state: str
     job: Job | None
-    metrics: Metrics
+    _metrics: Metrics | None = field(default=None, repr=False, eq=False)
+
+    @property
+    def metrics(self) -> Metrics:
+        """What it had reported about its epochs when this was first asked for after the trial was read."""
+        if self._metrics is None:
+            started = self.job is not None and self.state not in (TrialState.PLANNED, TrialState.QUEUED)
+            self._metrics = self.job.metrics() if self.job and started else Metrics._read("")
+        return self._metrics
 
     @property
     def is_over(self) -> bool:

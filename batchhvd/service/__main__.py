@@ -161,11 +161,12 @@ class Service:
         listener, for_blobs = server.listen(self._options.port), server.listen(0)
         blobs = Blobs(self._root / "containers", self._keys, admitted=trust, problem=self._watch.problem)
         application = self._application(blobs, server.url(for_blobs))
-        site = BlobSite(blobs, self._activity.touch)
+        site = BlobSite(blobs, self._activity.touch, root_folder.RootSecret(self._root))
         servers = [(server.server(application, self._hall), listener), (server.server(site, self._hall), for_blobs)]
         async with AsyncExitStack() as proxies:
             if self._options.tls:
                 servers.append(await self._secure(application, proxies))
+            durable.replace(self._root / "endpoint-blobs", server.url(for_blobs) + "\n")
             self._thread.start()
             threading.Thread(target=self._reap, name="reaper", daemon=True).start()
             await server.serve(

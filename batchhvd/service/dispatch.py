@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from attrs import evolve
 
 from batchhvd.errors import BadRequestError, NotFoundError
 from batchhvd.service.arm import groups, storage_accounts
 from batchhvd.service.arm.filtering import FILTER, NARROWING
+from batchhvd.service.batchai import bulk
 from batchhvd.service.batchai.handlers import handlers
 from batchhvd.service.description.published import VERSION, Description, Operation
 from batchhvd.service.http import paging
-from batchhvd.service.http.exchange import Act, Ask, Handler, Here, read_json
+from batchhvd.service.http.exchange import Act, Ask, Handler, Here, Reading, read_json
 from batchhvd.service.http.incoming import DRY_RUN, Incoming
 from batchhvd.service.http.routes import Match, Routes
 from batchhvd.wire.facts.identity import SUBSCRIPTION
@@ -26,6 +28,9 @@ def routes(description: Description) -> Routes[Operation | Handler]:
     table: Routes[Operation | Handler] = Routes()
     for operation in description.operations:
         table.add(operation.method, operation.template, operation)
+    table.add(
+        "POST", description.operation("Jobs_ListByExperiment").template, Reading(partial(bulk.create, description))
+    )
     for route in (*groups.ROUTES, *storage_accounts.ROUTES):
         table.add(*route)
     return table

@@ -36,7 +36,7 @@ async def answer(request: Incoming, bearer: Tokens) -> Answer | None:
     if request.method in ("GET", "HEAD") and request.path == "/":
         raise NotFoundError(_ELSEWHERE, code="StatusPageElsewhere")
     if request.method == "GET" and request.path == PROOF_PATH:
-        return _proof(request, bearer)
+        return prove(request, bearer)
     return _read(request) if request.method == "GET" else None
 
 
@@ -51,7 +51,7 @@ def _read(request: Incoming) -> Answer | None:
     return None
 
 
-def _proof(request: Incoming, bearer: Tokens) -> Answer:
+def prove(request: Incoming, bearer: Tokens) -> Answer:
     """Proves to a client that this is the root's service, before the client shows its token."""
     nonce, (host, port) = request.query().get("nonce", ""), request.server
     if not _NONCE.fullmatch(nonce):

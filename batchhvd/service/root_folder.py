@@ -67,7 +67,7 @@ def _taken(file: int) -> bool:
 
 def forget(root: Path) -> None:
     """Removes the files by which clients find the service."""
-    for name in ("endpoint", "endpoint-tls", "proxy"):
+    for name in ("endpoint", "endpoint-blobs", "endpoint-tls", "proxy"):
         (root / name).unlink(missing_ok=True)
 
 

@@ -1,6 +1,6 @@
 """The descriptions of jobs and clusters: frozen values, to and from the published files.
 
-    JobSpec(nodes, task, logs, mounts, …)      task: Horovod, CustomMpi, CustomToolkit or OtherToolkit
+    JobSpec(nodes, task, logs, mounts, …)      task: Horovod, PyTorch, TensorFlow, CustomMpi, CustomToolkit, …
     ClusterSpec(vm_size, nodes, …)             nodes: a number or AutoScale (cluster.py)
 
 A value read from a file and one written in Python are equal if they mean the same. Variables such as
@@ -32,13 +32,21 @@ from batchhvd.spec.json_source import JsonSource
 from batchhvd.spec.mounts import Mount, MountPath, Volume
 from batchhvd.spec.placeholders import Mountable
 from batchhvd.spec.toolkits import (
+    TOOLKITS,
+    Caffe,
+    Caffe2,
+    Chainer,
+    Cntk,
     CustomMpi,
     CustomToolkit,
     Horovod,
     InputDirectory,
     OtherToolkit,
     OutputDirectory,
+    PyTorch,
     Task,
+    TensorFlow,
+    start_of,
 )
 from batchhvd.wire.facts.documents import Body, Document
 from batchhvd.wire.facts.states import JobPriority, JobPriorityWord
@@ -46,7 +54,11 @@ from batchhvd.wire.facts.times import write_duration
 
 __all__ = [
     "AutoScale",
+    "Caffe",
+    "Caffe2",
+    "Chainer",
     "ClusterSpec",
+    "Cntk",
     "CustomMpi",
     "CustomToolkit",
     "Horovod",
@@ -56,6 +68,8 @@ __all__ = [
     "MountPath",
     "OtherToolkit",
     "OutputDirectory",
+    "PyTorch",
+    "TensorFlow",
     "Volume",
 ]
 
@@ -156,8 +170,8 @@ class JobSpec:
     def __attrs_post_init__(self) -> None:
         placed = (evolve(one, prefix=self.logs) if one.prefix == _WITH_LOGS else one for one in self.outputs)
         object.__setattr__(self, "outputs", tuple(placed))
-        if not isinstance(self.task, (Horovod, CustomMpi, CustomToolkit, OtherToolkit)):
-            raise SpecError(f"{self.task!r} is not a task", remedy="give Horovod(…), CustomMpi(…) or CustomToolkit(…)")
+        if not isinstance(self.task, (*TOOLKITS.values(), OtherToolkit)):
+            raise SpecError(f"{self.task!r} is not a task", remedy="give Horovod(…), PyTorch(…) or CustomToolkit(…)")
         if self.priority not in PRIORITIES:
             problem, remedy = f'"{self.priority}" is not a priority', f"allowed: {', '.join(PRIORITIES)}"
             raise SpecError(problem, pointer="/schedulingPriority", remedy=remedy)
@@ -176,9 +190,7 @@ class JobSpec:
     @property
     def ranks(self) -> int:
         """The total number of processes."""
-        if isinstance(self.task, (Horovod, CustomMpi)):
-            return self.task.processes or self.nodes
-        return 1 if isinstance(self.task, CustomToolkit) else self.nodes
+        return sum(start_of(self.task, self.nodes).ranks)
 
     @classmethod
     def read(

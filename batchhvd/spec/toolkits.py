@@ -10,6 +10,7 @@ from attrs import Attribute, field, fields_dict, frozen
 
 from batchhvd.errors import SpecError
 from batchhvd.wire.facts.documents import Body, Document
+from batchhvd.wire.facts.toolkits import Start, faults, start
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -54,6 +55,15 @@ class Block:
         return cls(**values, extra={wire: value for wire, value in block.items() if wire not in names})
 
 
+_SCRIPT = {"script": "pythonScriptFilePath", "args": "commandLineArgs", "python": "pythonInterpreterPath"}
+
+
+def _check_block(block: PyTorch | Cntk | Caffe) -> None:
+    """Applies the rules that both ends of the wire know."""
+    for name, text in faults(block.wire, block.to_document(), 1):
+        raise SpecError(f"{name or block.wire} {text}", pointer=f"/{name}".rstrip("/"), remedy="correct it")
+
+
 @frozen
 class Horovod(Block):
     """A Python script that runs on every rank under Horovod.
@@ -81,6 +91,161 @@ class Horovod(Block):
     args: str = field(default="", converter=str)
     processes: int | None = field(default=None, validator=_check_count)
     python: str | None = None
+
+
+@frozen
+class PyTorch(Block):
+    """A Python script that runs on every rank with the variables of ``torchrun``, such as for DistributedDataParallel.
+
+    Attributes:
+        script: its path on the node, such as ``mount / "ddp/train.py"``.
+        args: its command line arguments, as a shell would take them.
+        processes: the total number of ranks, or None for one on each node.
+        python: the interpreter's path on the node, or None for the node's own.
+        backend: ``"gloo"``, ``"nccl"``, ``"mpi"`` or ``"tcp"``, or None to leave the choice to the script; the ranks
+            find it in ``$AZ_BATCHAI_PYTORCH_BACKEND``.
+        extra: further fields as the wire has them.
+
+    Raises:
+        SpecError: no script, ``processes`` below 1, or an unknown backend.
+    """
+
+    wire: ClassVar[str] = "pyTorchSettings"
+    _names: ClassVar[Mapping[str, str]] = {**_SCRIPT, "processes": "processCount", "backend": "communicationBackend"}
+
+    script: str = field(converter=str, validator=_check_text)
+    args: str = field(default="", converter=str)
+    processes: int | None = field(default=None, validator=_check_count)
+    python: str | None = None
+    backend: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        _check_block(self)
+
+
+@frozen
+class TensorFlow(Block):
+    """A Python script that runs as chief, workers and parameter servers, or once if there is one node and nothing else.
+
+    Attributes:
+        script: its path on the node.
+        master_args, worker_args, server_args: the command line arguments of the chief, of the other workers, and of the
+            parameter servers.
+        workers: how many workers, the chief included, or None for one on each node.
+        servers: how many parameter servers, 0 for none, or None for one if there are several workers or nodes.
+        python: the interpreter's path on the node, or None for the node's own.
+        extra: further fields as the wire has them.
+
+    Raises:
+        SpecError: no script, or ``workers`` below 1 or ``servers`` below 0.
+    """
+
+    wire: ClassVar[str] = "tensorFlowSettings"
+    _names: ClassVar[Mapping[str, str]] = {
+        "script": "pythonScriptFilePath",
+        "master_args": "masterCommandLineArgs",
+        "worker_args": "workerCommandLineArgs",
+        "server_args": "parameterServerCommandLineArgs",
+        "workers": "workerCount",
+        "servers": "parameterServerCount",
+        "python": "pythonInterpreterPath",
+    }
+
+    script: str = field(converter=str, validator=_check_text)
+    master_args: str = field(default="", converter=str)
+    worker_args: str = field(default="", converter=str)
+    server_args: str = field(default="", converter=str)
+    workers: int | None = None
+    servers: int | None = None
+    python: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        for name, least in (("workers", 1), ("servers", 0)):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+                raise SpecError(
+                    f"{name} must be a whole number of at least {least}, not {value!r}",
+                    pointer=f"/{self._names[name]}",
+                    remedy="give a number such as 2",
+                )
+
+
+@frozen
+class Chainer(Block):
+    """A Python script that an MPI launcher runs on every rank; the fields are those of ``Horovod``."""
+
+    wire: ClassVar[str] = "chainerSettings"
+    _names: ClassVar[Mapping[str, str]] = {**_SCRIPT, "processes": "processCount"}
+
+    script: str = field(converter=str, validator=_check_text)
+    args: str = field(default="", converter=str)
+    processes: int | None = field(default=None, validator=_check_count)
+    python: str | None = None
+
+
+@frozen
+class Caffe2(Block):
+    """A Python script that runs once on each node and finds its number in ``$AZ_BATCHAI_TASK_INDEX``."""
+
+    wire: ClassVar[str] = "caffe2Settings"
+    _names: ClassVar[Mapping[str, str]] = {**_SCRIPT}
+
+    script: str = field(converter=str, validator=_check_text)
+    args: str = field(default="", converter=str)
+    python: str | None = None
+
+
+@frozen
+class Cntk(Block):
+    """A configuration file in BrainScript, or a Python script, that an MPI launcher runs on every rank.
+
+    Attributes:
+        config: the path of the configuration file, for ``cntk``; or None.
+        script: the path of the Python script; or None.
+        args: command line arguments, as a shell would take them.
+        processes: the total number of ranks, or None for one on each node; a single one needs no launcher.
+        python: the script's interpreter, or None for the node's own.
+        language: ``"BrainScript"`` or ``"Python"``, or None.
+        extra: further fields as the wire has them.
+
+    Raises:
+        SpecError: not exactly one of ``config`` and ``script``, or what does not suit it; ``processes`` below 1.
+    """
+
+    wire: ClassVar[str] = "cntkSettings"
+    _names: ClassVar[Mapping[str, str]] = {
+        **_SCRIPT,
+        "config": "configFilePath",
+        "processes": "processCount",
+        "language": "languageType",
+    }
+
+    config: str | None = None
+    script: str | None = None
+    args: str = field(default="", converter=str)
+    processes: int | None = field(default=None, validator=_check_count)
+    python: str | None = None
+    language: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        _check_block(self)
+
+
+@frozen
+class Caffe(Block):
+    """A solver's file for ``caffe train``, or a Python script; its fields are those of ``Cntk``, less the language."""
+
+    wire: ClassVar[str] = "caffeSettings"
+    _names: ClassVar[Mapping[str, str]] = {**_SCRIPT, "config": "configFilePath", "processes": "processCount"}
+
+    config: str | None = None
+    script: str | None = None
+    args: str = field(default="", converter=str)
+    processes: int | None = field(default=None, validator=_check_count)
+    python: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        _check_block(self)
 
 
 @frozen
@@ -120,7 +285,7 @@ class CustomToolkit(Block):
 
 @frozen
 class OtherToolkit:
-    """A toolkit of the published description without a class of its own, such as ``cntkSettings``.
+    """A settings block as the wire has it, where the toolkit's own class is not wanted.
 
     Attributes:
         wire: the name of its settings block.
@@ -135,10 +300,21 @@ class OtherToolkit:
         return dict(self.settings)
 
 
-TOOLKITS: Mapping[str, type[Horovod] | type[CustomMpi] | type[CustomToolkit]] = {
-    kind.wire: kind for kind in (Horovod, CustomMpi, CustomToolkit)
+Known = Horovod | PyTorch | TensorFlow | Chainer | Cntk | Caffe | Caffe2 | CustomMpi | CustomToolkit
+TOOLKITS: Mapping[str, type[Known]] = {
+    kind.wire: kind for kind in (Horovod, PyTorch, TensorFlow, Chainer, Cntk, Caffe, Caffe2, CustomMpi, CustomToolkit)
 }
-Task = Horovod | CustomMpi | CustomToolkit | OtherToolkit
+Task = Known | OtherToolkit
+
+
+def start_of(task: Task, nodes: int) -> Start:
+    """Returns how the processes of a task on so many nodes are started."""
+    return start(task.wire, task.to_document(), nodes)
+
+
+def script_of(task: Task) -> str:
+    """Returns the path of the file that a task runs, "" for a command line."""
+    return start_of(task, 1).script
 
 
 def _check_id(_owner: object, _attribute: object, value: str) -> None:

@@ -67,14 +67,15 @@ class BatchAIService:
 
     Args:
         root: the folder that it keeps everything in.
+        *options: further options of ``python -m batchhvd.service``.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *options: str) -> None:
         self.root = root
         with (root / "start.log").open("wb") as log:
             # It ends when its standard input does: when this process ends, however that happens.
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "batchhvd.testing.tied", "--root", str(root)],
+                [sys.executable, "-m", "batchhvd.testing.tied", "--root", str(root), *options],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

@@ -94,7 +94,7 @@ def upload(
         with usable(source, "read"):
             return _upload_one(client.get_file_client(target), source, meter)
 
-    return _all(copy, sources, meter, parallel, [target for _, target in sources])
+    return copy_all(copy, sources, meter, parallel, [target for _, target in sources])
 
 
 def download(
@@ -129,13 +129,13 @@ def download(
             return _download_one(client.get_file_client(path), target, meter)
 
     pairs = [(target, path) for path, target in targets]
-    return _all(copy, pairs, meter, parallel, [str(target) for _, target in targets])
+    return copy_all(copy, pairs, meter, parallel, [str(target) for _, target in targets])
 
 
-def _all(
+def copy_all(
     copy: Callable[[Path, str], bool], pairs: Sequence[tuple[Path, str]], meter: Meter, parallel: int, paths: list[str]
 ) -> Transfer:
-    """Copies all files, and stops early if one fails."""
+    """Copies all files, each as ``copy`` does, and stops early if one fails."""
     started = time.monotonic()
     with ThreadPoolExecutor(max_workers=max(1, parallel)) as pool:
         running = [pool.submit(copy, *pair) for pair in pairs]

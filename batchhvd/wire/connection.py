@@ -27,6 +27,7 @@ from batchhvd.wire.waiting import Pace
 if TYPE_CHECKING:
     from azure.core import PipelineClient
     from azure.core.credentials import TokenCredential
+    from azure.storage.blob import BlobServiceClient
     from azure.storage.fileshare import ShareClient, ShareServiceClient
 
 
@@ -75,6 +76,7 @@ class Connection:
         self._credential = credential
         self._closing: list[Callable[[], None]] = []
         self._file_services: dict[tuple[str, str, str], ShareServiceClient] = {}
+        self._blob_services: dict[tuple[str, str, str], BlobServiceClient] = {}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Connection) and self._key() == other._key()
@@ -195,14 +197,35 @@ class Connection:
 
         known = (url, account, key)
         if known not in self._file_services:
-            # The package's own pauses (15, 24, 42 s) are for a service a continent away.
-            pauses: dict[str, Any] = {"initial_backoff": 1, "increment_base": 2, "random_jitter_range": 1}
-            if self.loopback:
-                pauses = {"initial_backoff": 0, "increment_base": 0, "random_jitter_range": 0, "retry_total": 2}
             credential = AzureNamedKeyCredential(account, key)
-            client = ShareServiceClient(url, credential=credential, **self._transport(), **pauses)
+            client = ShareServiceClient(url, credential=credential, **self._transport(), **self._pauses())
             self._file_services[known] = self._made(client)
         return self._file_services[known]
+
+    def blob_service(self, url: str, account: str, key: str) -> BlobServiceClient:
+        """Returns a client for an account's blob service, the same for the same arguments.
+
+        Args:
+            url: the account's blob endpoint.
+            account: the storage account's name.
+            key: one of the account's keys, base64.
+        """
+        from azure.core.credentials import AzureNamedKeyCredential
+        from azure.storage.blob import BlobServiceClient
+
+        known = (url, account, key)
+        if known not in self._blob_services:
+            credential = AzureNamedKeyCredential(account, key)
+            transport = self._transport("endpoint-blobs")
+            client = BlobServiceClient(url, credential=credential, **transport, **self._pauses())
+            self._blob_services[known] = self._made(client)
+        return self._blob_services[known]
+
+    def _pauses(self) -> dict[str, Any]:
+        """The pauses between attempts; the storage packages' own (15, 24, 42 s) are for a service a continent away."""
+        if self.loopback:
+            return {"initial_backoff": 0, "increment_base": 0, "random_jitter_range": 0, "retry_total": 2}
+        return {"initial_backoff": 1, "increment_base": 2, "random_jitter_range": 1}
 
     @cached_property
     def credential(self) -> TokenCredential:
@@ -252,6 +275,7 @@ class Connection:
         while self._closing:
             self._closing.pop()()
         self._file_services.clear()
+        self._blob_services.clear()
         for name in ("resources", "storage", "batchai", "links"):
             self.__dict__.pop(name, None)
 
@@ -272,13 +296,24 @@ class Connection:
         self._closing.append(client.close)
         return client
 
-    def _transport(self) -> dict[str, Any]:
-        """The transport of a client for a service on this machine; the package's own for any other."""
+    def _transport(self, name: str = "") -> dict[str, Any]:
+        """The transport of a client for a service on this machine; the package's own for any other.
+
+        Args:
+            name: the file of the root that names another address of the service than its endpoint.
+        """
         if not self.loopback:
             return {}
         # A credential that the caller gave is for whoever the caller named; a root's token is for the root's service.
         root = self.root if self._credential is None else None
-        return {"transport": LocalTransport(lambda: self.endpoint if self.root else "", root)}
+        return {"transport": LocalTransport(lambda query: self._address(name, query), root)}
+
+    def _address(self, name: str, query: str) -> str:
+        """Returns the present address of the root's service, "" if there is no root; links to blobs have their own."""
+        if self.root is None:
+            return ""
+        name = "endpoint-blobs" if "sr=b" in query.split("&") else name
+        return read_endpoint(self.root, name) if name else self.endpoint
 
     def _options(self) -> dict[str, Any]:
         """Returns the settings of all three Resource Manager clients."""

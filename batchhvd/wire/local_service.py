@@ -81,10 +81,15 @@ def _number(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
-def read_endpoint(root: Root) -> str:
-    """Returns the URL that a service wrote into its root, or "" when none runs there; the file may have outlived it."""
+def read_endpoint(root: Root, name: str = "endpoint") -> str:
+    """Returns the URL that a service wrote into its root, or "" when none runs there; the file may have outlived it.
+
+    Args:
+        root: the service's folder.
+        name: the file, ``endpoint`` or that of blobs, ``endpoint-blobs``.
+    """
     try:
-        return (Path(root) / "endpoint").read_text(encoding="ascii", errors="replace").strip().rstrip("/")
+        return (Path(root) / name).read_text(encoding="ascii", errors="replace").strip().rstrip("/")
     except OSError:
         return ""
 

@@ -90,11 +90,11 @@ class LoopbackBearer(BearerTokenCredentialPolicy[Any, Any]):
 class LocalTransport(RequestsTransport):  # type: ignore[misc]  # exported through a lazy attribute, without a type
     """Sends each attempt to the present address of the local service, past any proxy of the environment."""
 
-    def __init__(self, where: Callable[[], str], root: str | None = None) -> None:
+    def __init__(self, where: Callable[[str], str], root: str | None = None) -> None:
         """Creates a transport.
 
         Args:
-            where: returns the service's present URL, or "" to leave every URL unchanged.
+            where: returns the service's present URL for a request with a query, or "" to leave the URL unchanged.
             root: the folder of the service that each connection has to prove to be; None for any service.
         """
         # Complete before its first use: threads that share it must not find it half made.
@@ -115,7 +115,7 @@ class LocalTransport(RequestsTransport):  # type: ignore[misc]  # exported throu
                 below take such a truncated answer for a complete one.
         """
         url = urlsplit(request.url)
-        now = urlsplit(self._where())
+        now = urlsplit(self._where(url.query))
         if now.netloc and url.hostname in LOOPBACK:
             request.url = urlunsplit((now.scheme, now.netloc, url.path, url.query, url.fragment))
         response = super().send(request, **options)

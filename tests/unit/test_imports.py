@@ -60,9 +60,10 @@ ARROWS = {
     "engines": "node node.folder node.sandbox node.container",
     "engines.slurm": "engines node node.folder",
     "engines.export": "engines engines.slurm node node.folder",
-    "node": "node.folder node.sandbox node.container",
+    "node": "node.folder node.launch node.sandbox node.container",
     "node.container": "node.folder",
     "node.folder": "",
+    "node.launch": "node.folder",
     "node.sandbox": "",
     "filesystem": "batchhvd",
     "testing": "batchhvd resources service service.files service.http service.storage service.storage.protocol "

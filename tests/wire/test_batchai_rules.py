@@ -27,9 +27,38 @@ RULES: list[tuple[dict[str, Any], str, str]] = [
     ({"horovodSettings": {"pythonScriptFilePath": "x"}}, "/properties", "exactly one of"),
     ({"customToolkitSettings": {}}, "/properties/customToolkitSettings/commandLine", "is missing"),
     (
-        {"customToolkitSettings": None, "cntkSettings": {"configFilePath": "x"}},
-        "/properties/cntkSettings",
-        "not supported",
+        {"customToolkitSettings": None, "cntkSettings": {"configFilePath": "x", "pythonScriptFilePath": "y"}},
+        "/properties/cntkSettings/pythonScriptFilePath",
+        "together with configFilePath",
+    ),
+    ({"customToolkitSettings": None, "caffeSettings": {}}, "/properties/caffeSettings", "must hold configFilePath or"),
+    (
+        {"customToolkitSettings": None, "cntkSettings": {"configFilePath": "x", "languageType": "Python"}},
+        "/properties/cntkSettings/languageType",
+        "must be BrainScript",
+    ),
+    (
+        {"customToolkitSettings": None, "caffeSettings": {"configFilePath": "x", "pythonInterpreterPath": "p"}},
+        "/properties/caffeSettings/pythonInterpreterPath",
+        "only with pythonScriptFilePath",
+    ),
+    (
+        {
+            "customToolkitSettings": None,
+            "pyTorchSettings": {"pythonScriptFilePath": "x", "communicationBackend": "smoke"},
+        },
+        "/properties/pyTorchSettings/communicationBackend",
+        "must be TCP, Gloo, MPI or NCCL",
+    ),
+    (
+        {"customToolkitSettings": None, "tensorFlowSettings": {"pythonScriptFilePath": "x", "workerCount": 999}},
+        "/properties/tensorFlowSettings/workerCount",
+        "times the GPUs of a node",
+    ),
+    (
+        {"customToolkitSettings": None, "tensorFlowSettings": {"pythonScriptFilePath": "x", "parameterServerCount": 2}},
+        "/properties/tensorFlowSettings/parameterServerCount",
+        "from 0 to nodeCount (1)",
     ),
     (
         {"customToolkitSettings": None, "horovodSettings": {"pythonScriptFilePath": "x", "processCount": 0}},

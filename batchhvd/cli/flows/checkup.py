@@ -184,7 +184,7 @@ def _mpi() -> CheckResult:
     if launcher:
         return CheckResult("MPI launcher", "ok", launcher)
     return CheckResult(
-        "MPI launcher", "optional", "without mpirun: no customMpiSettings", "sudo apt-get install openmpi-bin"
+        "MPI launcher", "optional", "without mpirun: no customMpiSettings", "pip install 'batchhvd[mpi]'"
     )
 
 

@@ -98,7 +98,7 @@ def formatted(command: Callable[..., object]) -> Callable[..., None]:
         help="table (the default), or json for programs",
     )
     @click.option(
-        "--query", metavar="JMESPATH", help="the part of the JSON to print, such as nodeStateCounts.idleNodeCount"
+        "--query", metavar="JMESPATH", help="the part of the JSON to print, such as name, or [].name of a list"
     )
     @wraps(command)
     def run(*args: object, output: str | None, query: str | None, **options: object) -> None:

@@ -21,6 +21,8 @@ class NewerTask(TypedDict, total=False):
 
     literal: list[str]
     grace: float | None
+    roles: list[str]
+    commands: dict[str, str]
     container: ContainerDocument | None
     setup: bool
 
@@ -82,6 +84,7 @@ class BegunRecord(TypedDict, total=False):
 
     ticks: int | None
     guard: ProcessRecord
+    ports: list[int]
 
 
 class NodeRecord(BegunRecord):
@@ -117,7 +120,13 @@ class StopRecord(StalledStop):
     tail: list[str]
 
 
-class MeetingRecord(TypedDict):
+class NewerMeeting(TypedDict, total=False):
+    """What ``rendezvous.json`` contains only for PyTorch: the port that is kept free for its first rank."""
+
+    master: int
+
+
+class MeetingRecord(NewerMeeting):
     """``rendezvous.json``: the addresses at which node 0 serves Horovod's rendezvous, and the name of that server."""
 
     addresses: list[str]

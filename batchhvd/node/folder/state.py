@@ -38,6 +38,9 @@ class Launch(Word):
     """How the ranks of a task are started."""
 
     HOROVOD = "horovod"
+    PYTORCH = "pytorch"
+    TENSORFLOW = "tensorflow"
+    PEERS = "peers"
     MPI = "mpi"
     SINGLE = "single"
 

@@ -6,6 +6,8 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import cast
 
+from attrs import frozen
+
 from batchhvd.errors import ConflictError
 from batchhvd.service.arm import operations
 from batchhvd.service.batchai import images, job_order, redact
@@ -20,12 +22,11 @@ from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.documents import JobProperties
 from batchhvd.service.store.job import PrivateJobFields, StoredJob
 from batchhvd.service.store.records import Document, Record
-from batchhvd.wire.facts import additions
+from batchhvd.wire.facts import additions, toolkits, vm_sizes
 from batchhvd.wire.facts.containers import HEADER
 from batchhvd.wire.facts.states import JobState, ProvisioningState
-from batchhvd.wire.facts.toolkits import TOOL_TYPES
+from batchhvd.wire.facts.toolkits import TOOL_TYPES, WITHOUT_PROCESS_COUNT
 
-RUNNABLE = ("horovodSettings", "customMpiSettings", "customToolkitSettings")
 MOST_RANKS = 10_000
 _WEEK = {"maxWallClockTime": "P7D"}
 
@@ -36,25 +37,69 @@ def create(here: Here, ask: Ask) -> Answer:
     A dry run stops before the job is written and answers with the document that a GET would show.
     """
     parent, name = open_parent(here, ask, "jobs"), name_of(ask, "jobs")
-    refuse(_toolkit_problems(ask.body["properties"]))
-    properties = _complete(ask.body["properties"])
+    checked = check(here, parent, name, ask.body["properties"], ask.warnings)
+    if ask.dry_run:
+        return Answer(200, _advised(here, checked.document), {HEADER: here.containers.to_header()})
+    return operations.begin(here, ask, "create", keep(here, parent, checked))
+
+
+@frozen
+class CheckedJob:
+    """A job that may be created.
+
+    Attributes:
+        document: what a GET would show.
+        private: what is kept beside it; None if the job is there already and is the same.
+    """
+
+    document: Document
+    private: PrivateJobFields | None
+
+
+def check(here: Here, parent: Record, name: str, asked: Document, warnings: Sequence[str]) -> CheckedJob:
+    """Checks a job that is asked for, and writes nothing.
+
+    Args:
+        here: where.
+        parent: its experiment.
+        name: its name.
+        asked: its ``properties``, read by the description.
+        warnings: the fields that have no effect.
+
+    Raises:
+        BadRequestError: it breaks a rule.
+        ConflictError: there is another job of this name.
+    """
+    refuse(_toolkit_problems(asked))
+    properties = _complete(asked)
     old = find(here, parent, "jobs", name)
     if old is not None:
-        again = _repeated(StoredJob.of(alive(old)), _asked(properties))
-        return Answer(200, again.document) if ask.dry_run else operations.begin(here, ask, "create", again)
+        return CheckedJob(_repeated(StoredJob.of(alive(old)), _asked(properties)).document, None)
     cluster = _cluster(here, properties["cluster"]["id"])
     refuse([*_problems(here, properties, cluster), *job_order.problems(here, parent, properties)])
-    warnings = [*ask.warnings, *_warnings(properties, cluster)]
-    document, private = _made(here, parent, name, properties, cluster, warnings)
-    if ask.dry_run:
-        return Answer(200, _advised(here, document), {HEADER: here.containers.to_header()})
-    record = here.store.put(document["id"], "jobs", parent.id, document, {**private})
-    return operations.begin(here, ask, "create", record)
+    return CheckedJob(*_made(here, parent, name, properties, cluster, [*warnings, *_warnings(properties, cluster)]))
+
+
+def keep(here: Here, parent: Record, checked: CheckedJob) -> Record:
+    """Writes a checked job, unless it is there already.
+
+    Raises:
+        ConflictError: another job of this name has come meanwhile.
+    """
+    with here.store.transaction():
+        old = here.store.get(checked.document["id"])
+        if old is None and checked.private is not None:
+            return here.store.put(checked.document["id"], "jobs", parent.id, checked.document, {**checked.private})
+        if old is None:
+            raise ConflictError(f"The job '{checked.document['name']}' was deleted meanwhile; send the request again.")
+        return old if checked.private is None else _repeated(StoredJob.of(alive(old)), checked.private["asked"])
 
 
 def _advised(here: Here, document: Document) -> Document:
     """Adds where its preparation would run to the document of a job that is only checked."""
     where = here.preparation() if document["properties"].get("jobPreparation") else ""
+    if "containerSettings" in document["properties"] and here.containers.engine and "--prepare skip" not in where:
+        where = where and f"in the job's container on each node ({here.containers.engine})"
     if where:
         added = document["properties"].get(additions.FIELD) or {}
         document["properties"][additions.FIELD] = {**added, additions.PREPARATION: where}
@@ -97,7 +142,7 @@ def _cluster(here: Here, id: str) -> StoredCluster | None:
 def _complete(properties: Document) -> JobProperties:
     kind = next(name for name in TOOL_TYPES if name in properties)
     toolkit = dict(properties[kind])
-    if kind not in ("customToolkitSettings", "tensorFlowSettings", "caffe2Settings"):
+    if kind not in WITHOUT_PROCESS_COUNT:
         toolkit.setdefault("processCount", properties["nodeCount"])
     constraints = {**_WEEK, **properties.get("constraints", {})}
     completed = {**properties, kind: toolkit, "toolType": TOOL_TYPES[kind], "constraints": constraints}
@@ -131,12 +176,12 @@ def _toolkit_problems(properties: Document) -> list[Problem]:
     if len(given) != 1:
         names = ", ".join(given) or "none"
         return [Problem("/properties", f"must hold exactly one of {', '.join(TOOL_TYPES)}; it holds: {names}")]
-    kind, at = given[0], f"/properties/{given[0]}"
-    if kind not in RUNNABLE:
-        return [Problem(at, f"is not supported here: {kind} jobs; use one of {', '.join(RUNNABLE)}")]
-    if kind == "customToolkitSettings" and not properties[kind].get("commandLine"):
-        return [Problem(f"{at}/commandLine", "is missing")]
-    return _count_problems(properties, kind)
+    return _count_problems(properties, given[0]) or _block_problems(properties, given[0])
+
+
+def _block_problems(properties: Document, kind: str, gpus: int | None = None) -> list[Problem]:
+    found = toolkits.faults(kind, properties[kind], properties["nodeCount"], gpus)
+    return [Problem(f"/properties/{kind}/{name}".rstrip("/"), text) for name, text in found]
 
 
 def _count_problems(properties: Document, kind: str) -> list[Problem]:
@@ -156,9 +201,16 @@ def _problems(here: Here, properties: JobProperties, cluster: StoredCluster | No
     found += volumes + mount_rules.variable_problems(properties, "/properties")
     if not found and cluster is not None:
         known = mounts.every(properties, cluster.properties)
+        found += _worker_problems(properties, cluster)
         found += mount_rules.directory_problems(properties, known, "/properties")
         found += images.problems(properties, known) if here.containers.engine else []
     return found
+
+
+def _worker_problems(properties: JobProperties, cluster: StoredCluster) -> list[Problem]:
+    """Returns what the size of the cluster's nodes forbids."""
+    gpus = vm_sizes.size(cluster.properties["vmSize"]).gpus
+    return _block_problems({**properties}, toolkits.kind_of({**properties}), gpus)
 
 
 def _warnings(properties: JobProperties, cluster: StoredCluster | None) -> Iterator[str]:

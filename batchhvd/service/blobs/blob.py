@@ -64,6 +64,7 @@ def enter(call: BlobCall, staged: Staged, facts: Facts) -> os.stat_result:
 
 def _enter(call: BlobCall, place: Spot, staged: Staged, facts: Facts) -> os.stat_result:
     request, there = call.request, existing(place)
+    facts["written"] = _state(os.fstat(staged.fd))
     if there and stat.S_ISDIR(there.st_mode):
         _vacate(place)
         there = None
@@ -143,9 +144,12 @@ def read_metadata(call: BlobCall) -> Response:
 
 def shown(about: os.stat_result, facts: Facts) -> dict[str, str]:
     """Returns the headers of a read of a blob."""
+    kept = facts.get("content", {})
+    if facts.get("written") != _state(about):  # a job has written into the file: the MD5 was that of what it was
+        kept = {name: value for name, value in kept.items() if name != "content-md5"}
     return {
         "content-type": "application/octet-stream",
-        **facts.get("content", {}),
+        **kept,
         **written(about, facts),
         **metadata(facts),
         "x-ms-blob-type": "BlockBlob",
@@ -173,6 +177,8 @@ def _noted(call: BlobCall, new: Facts) -> Response:
         about = os.fstat(fd)
         facts = call.disk.facts(request.target, place.path, about)
         check_change(request, about, facts)
+        if "content" in new:
+            new["written"] = _state(about)
         call.disk.note(request.target, place.path, about, {**facts, **new})
         about = touch(fd, about, about.st_mtime_ns)
     return Response(200, {**written(about), "x-ms-request-server-encrypted": "true"})
@@ -213,6 +219,10 @@ def check_change(request: Request, about: os.stat_result | None, facts: Facts | 
     """Refuses a change whose condition does not hold; ``about`` is None for a blob that does not exist."""
     if not check_conditions(request, about, facts):
         raise refusal("ConditionNotMet")
+
+
+def _state(about: os.stat_result) -> list[int]:
+    return [about.st_mtime_ns, about.st_size]
 
 
 def existing(place: Spot) -> os.stat_result | None:

@@ -49,6 +49,10 @@ class Description:
         # Names are checked with every request, so their patterns are compiled once.
         self._shapes = {operation.id: tuple(_shapes(operation)) for operation in self.operations}
 
+    def operation(self, id: str) -> Operation:
+        """Returns the operation of an id."""
+        return next(operation for operation in self.operations if operation.id == id)
+
     @classmethod
     def published(cls) -> Description:
         """Returns the description that comes with the package."""

@@ -31,6 +31,9 @@ from batchhvd.wire.facts.states import JobState
 log = logging.getLogger("batchhvd.service.scheduler.starter")
 
 
+_TOLD_AT_ONCE = 50  # jobs in one transaction, for which requests that write wait
+
+
 class ScriptMissingError(Exception):
     """A job's script is not on the mounted share that the job names.
 
@@ -61,8 +64,8 @@ class JobStarter:
     site: Site
     backoff: Backoff = Factory(Backoff)
 
-    def place(self, cluster: StoredCluster, jobs: Mapping[str, StoredJob], now: float) -> bool:
-        """Starts the jobs whose turn it is, tells the others why they wait, and says whether any started."""
+    def place(self, cluster: StoredCluster, jobs: Mapping[str, StoredJob], now: float) -> set[str]:
+        """Starts the jobs whose turn it is, tells the others why they wait, and returns which were to start."""
         waiting = [job for job in jobs.values() if _waits(job) and not ending.of(job, cluster)]
         begun = [job for job in waiting if job.nodes]
         for key in self.backoff.in_turn(job.key for job in begun):  # not taken yet, or the service was killed meanwhile
@@ -75,9 +78,8 @@ class JobStarter:
                 self._hold(jobs[key], self.backoff.reason)
             else:
                 self._start(self._reserve(jobs[key], given), cluster, now)
-        for key, reason in decision.reasons.items():
-            self.explain(jobs[key], reason)
-        return bool(begun or decision.starts)
+        self._explain_all(jobs, decision.reasons)
+        return {*(job.key for job in begun), *(key for key, _ in decision.starts)}
 
     def submit(self, job: StoredJob, cluster: StoredCluster, now: float) -> StoredJob:
         """Submits the task of a job that has its nodes, and keeps the handle.
@@ -158,6 +160,15 @@ class JobStarter:
     def _hold(self, job: StoredJob, reason: str) -> None:
         """Tells that the engine does not take a job yet."""
         self.explain(job, f"is not started yet: {reason}", transition.ENGINE)
+
+    def _explain_all(self, jobs: Mapping[str, StoredJob], reasons: Mapping[str, str]) -> None:
+        """Tells each job why it waits; many in one transaction, since each costs a write to the disk."""
+        news = [(jobs[key], reason) for key, reason in reasons.items()]
+        news = [(job, reason) for job, reason in news if not transition.is_explained(job, reason)]
+        for at in range(0, len(news), _TOLD_AT_ONCE):
+            with self.store.transaction():
+                for job, reason in news[at : at + _TOLD_AT_ONCE]:
+                    self.explain(job, reason)
 
     def explain(self, job: StoredJob, reason: str, by: str = "") -> None:
         """Tells why a job waits; ``by`` says who makes it wait, if it is not the cluster."""

@@ -16,8 +16,9 @@ from batchhvd.service.scheduler import container
 from batchhvd.service.scheduler.layout import TaskLayout
 from batchhvd.service.store.documents import ClusterProperties, JobProperties, SetupTask, TaskProperties
 from batchhvd.service.store.job import StoredJob
-from batchhvd.wire.facts import vm_sizes
+from batchhvd.wire.facts import toolkits, vm_sizes
 from batchhvd.wire.facts.containers import Containers
+from batchhvd.wire.facts.documents import Document
 from batchhvd.wire.facts.job_variables import NUM_GPUS, RETRIES, STALL_ACTION, STALL_SECONDS, allowed, interpreted
 from batchhvd.wire.facts.mount_roots import CLUSTER_ROOT, JOB_ROOT
 from batchhvd.wire.facts.times import read_duration
@@ -84,17 +85,20 @@ def build(
     """
     properties = job.properties
     box = container.document(job, site.containers)
-    launch, command, script = _command(properties, _IN_IMAGE if box else _as_it_is(site.python))
+    start = start_of(properties)
+    commands = _commands(start, _IN_IMAGE if box else _as_it_is(site.python))
     outputs = output_directories(job, targets, attempt.folder)
     variables = dict(_variables(job, cluster, attempt, site))
     task = Task(
         name=re.sub(r"[^\w.-]", "-", job.name, flags=re.ASCII),
         folder=str(attempt.folder),
         nodes=attempt.nodes,
-        ranks=spread(process_count(properties), len(attempt.nodes)),
-        launch=launch,
-        command=command,
-        script=script,
+        ranks=start.ranks,
+        launch=start.launch,
+        command=commands[next(iter(commands))],
+        roles=tuple(role for node in start.roles for role in node) if start.launch == Launch.TENSORFLOW else (),
+        commands=commands if start.launch == Launch.TENSORFLOW else {},
+        script=start.script,
         preparation=_preparation(properties),
         prepare=site.prepare,
         layers=site.layers,
@@ -167,21 +171,21 @@ def locate(path: str, targets: Mapping[MountPoint, Path]) -> Path | None:
         return None
 
 
+def start_of(properties: JobProperties) -> toolkits.Start:
+    """Returns how the processes of a job are started."""
+    document: Document = {**properties}
+    kind = toolkits.kind_of(document)
+    return toolkits.start(kind, document[kind], properties["nodeCount"])
+
+
 def script_of(properties: JobProperties) -> str:
     """Returns the path of the job's script with its variables, "" when it has none."""
-    return str(properties.get("horovodSettings", {}).get("pythonScriptFilePath", ""))
+    return start_of(properties).script
 
 
 def process_count(properties: JobProperties) -> int:
-    """Returns how many ranks a job has: one on each node if it does not say."""
-    block = properties.get("horovodSettings") or properties.get("customMpiSettings") or {}
-    return int(block.get("processCount") or properties["nodeCount"])
-
-
-def spread(ranks: int, nodes: int) -> tuple[int, ...]:
-    """Returns how many ranks each node runs: evenly, the first ones taking what is left over."""
-    each, left = divmod(ranks, nodes)
-    return tuple(each + (index < left) for index in range(nodes))
+    """Returns how many processes a job has."""
+    return sum(start_of(properties).ranks)
 
 
 def retries(properties: JobProperties) -> int | None:
@@ -190,17 +194,11 @@ def retries(properties: JobProperties) -> int | None:
     return None if value is None else int(value)
 
 
-def _command(properties: JobProperties, python: str) -> tuple[str, str, str]:
-    """Returns how a job is launched, the command line of a rank, and the script that must exist."""
-    if "horovodSettings" in properties:
-        block = properties["horovodSettings"]
-        own = block.get("pythonInterpreterPath")
-        words = [quote(own) if own else python, quote(block["pythonScriptFilePath"])]
-        arguments = protect(block.get("commandLineArgs", ""))
-        return Launch.HOROVOD, " ".join([*words, arguments]).strip(), block["pythonScriptFilePath"]
-    if "customMpiSettings" in properties:
-        return Launch.MPI, protect(properties["customMpiSettings"]["commandLine"]), ""
-    return Launch.SINGLE, protect(properties["customToolkitSettings"]["commandLine"]), ""
+def _commands(start: toolkits.Start, python: str) -> dict[str, str]:
+    """Returns the command line of each role of a job."""
+    if not start.programs:
+        return {toolkits.RANK: protect(start.command)}
+    return {role: program.line(python, quote, protect) for role, program in start.programs.items()}
 
 
 def _preparation(properties: JobProperties) -> str | None:
@@ -250,6 +248,8 @@ def _variables(job: StoredJob, cluster: ClusterProperties, attempt: Attempt, sit
     yield "AZ_BATCHAI_MPI_HOST_FILE", str(attempt.folder / "hostfile")
     yield "AZ_BATCHAI_NODE_LIST", ";".join(attempt.nodes)
     yield NUM_GPUS, str(size.gpus)
+    if backend := properties.get("pyTorchSettings", {}).get("communicationBackend"):
+        yield "AZ_BATCHAI_PYTORCH_BACKEND", str(backend).lower()
     segment = properties["jobOutputDirectoryPathSegment"]
     yield "AZ_BATCHAI_STDOUTERR_DIR", posixpath.join(properties["stdOutErrPathPrefix"], segment, "stdouterr")
     for entry in properties.get("inputDirectories", ()):
@@ -295,7 +295,7 @@ def _wall_seconds(properties: JobProperties) -> float:
 
 def _notices(job: StoredJob, site: Site) -> Sequence[str]:
     properties = job.properties
-    found = [f"warning: {text}" for text in job.warnings]
+    found = [f"warning: {text}" for text in (*job.warnings, *toolkits.notes({**properties}))]
     for name, value in _own(properties).items():
         if wanted := allowed(name, value):
             found.append(f"warning: the variable {name} is ignored: it must be {wanted}, not {ascii(value[:40])}")

@@ -200,10 +200,11 @@ class Scheduler:
         cluster = self._step(self._setups.follow(cluster, present.now), uses, present.now)
         for wish in nodes.wishes(cluster, uses):
             present.keep(self._wish(mine[wish.id.lower()], wish.action))
-        if self._starter.place(cluster, mine, present.now):
-            mine = {key: self._fresh(job) for key, job in mine.items()}
-            for job in mine.values():
-                present.keep(job)
+        placed = self._starter.place(cluster, mine, present.now)
+        if placed:
+            mine |= {key: self._fresh(mine[key]) for key in placed}
+            for key in placed:
+                present.keep(mine[key])
             going = {key: job for key, job in mine.items() if not job.has_ended}
             cluster = self._step(cluster, _uses(going), present.now)
         present.clusters[cluster.key] = cluster

@@ -2,6 +2,7 @@
 const $ = id => document.getElementById(id);
 const GLYPHS = {running: "▶", idle: "○", preparing: "◌", unusable: "✕", leaving: "↗", queued: "◔", terminating: "◼", succeeded: "✓", failed: "✕"};
 const OVER = ["succeeded", "failed"], LINES = 400, MOST = 32 << 20;
+const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 const ANSI = /\x1b\[[0-9;?]*[A-Za-z]/g, NUMBER = "(-?(?:\\d+\\.?\\d*(?:e[-+]?\\d+)?|nan|inf))";
 let refused = "", data = null, chosen = null, view = null, shift = 0, before = {}, timer = 0;
 
@@ -45,7 +46,11 @@ function took(job) {
   const until = OVER.includes(job.state) && job.ended ? Date.parse(job.ended) : now;
   return job.started || !OVER.includes(job.state) ? span((until - from) / 1000) : "";
 }
-function clock(text) { return text ? new Date(text).toLocaleTimeString([], {hour12: false}) : "–"; }
+function clock(text) {
+  if (!text) return "–";
+  const time = new Date(text), today = time.toDateString() === new Date().toDateString();
+  return today ? time.toLocaleTimeString([], {hour12: false}) : time.toLocaleString([], {hour12: false});
+}
 
 // -- clusters, queue, jobs --------------------------------------------------------------------------------------------
 function cluster(item) {
@@ -82,7 +87,7 @@ function either(make) { return item => item.nothing ? el("li", {class: "soft"}, 
 
 function show() {
   const {service, clusters, jobs} = data, newest = [...jobs].reverse();
-  say($("who"), `port ${location.port} · engine ${service.engine} · version ${service.version}`);
+  say($("who"), `port ${location.port} · engine ${service.engine} · version ${service.version} · times in ${ZONE}`);
   list($("clusters"), clusters.length ? clusters : empty("No cluster yet."), either(cluster));
   const queue = jobs.filter(job => job.queue).sort((a, b) => a.cluster.localeCompare(b.cluster) || a.queue - b.queue)
     .map(job => ({name: job.name, queue: job.queue, cluster: job.cluster, nodes: job.nodes, why: job.verdict.why}));

@@ -112,7 +112,7 @@ def _job(job: StoredJob, place: int | None, restarted: str) -> Document:
         "deleting": job.is_deleting,
         "queue": place,
         "nodes": job.node_count,
-        "processes": 1 if job.properties.get("customToolkitSettings") else task.process_count(job.properties),
+        "processes": task.process_count(job.properties),
         "on": list(_holding(job)),
         "created": job.properties["creationTime"],
         "started": execution.start if execution.ran and execution.start else None,

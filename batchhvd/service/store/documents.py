@@ -152,6 +152,12 @@ class JobProperties(TaskProperties, total=False):
     horovodSettings: ToolkitSettings
     customMpiSettings: ToolkitSettings
     customToolkitSettings: ToolkitSettings
+    pyTorchSettings: ToolkitSettings
+    tensorFlowSettings: ToolkitSettings
+    chainerSettings: ToolkitSettings
+    cntkSettings: ToolkitSettings
+    caffeSettings: ToolkitSettings
+    caffe2Settings: ToolkitSettings
     jobPreparation: Command
     containerSettings: Document
     mountVolumes: MountVolumes

@@ -11,13 +11,13 @@ from attrs import evolve, frozen
 
 from batchhvd.errors import SpecError
 from batchhvd.spec.job import (
+    Cntk,
     CustomMpi,
     CustomToolkit,
     Horovod,
     InputDirectory,
     JobSpec,
     Mount,
-    OtherToolkit,
     OutputDirectory,
     Volume,
 )
@@ -123,10 +123,10 @@ def test_ranks_default_to_nodes() -> None:
     assert JobSpec.read(JOBS / "nop-no-mounts.json").ranks == 1
 
 
-def test_another_toolkit_is_kept_by_its_name() -> None:
+def test_another_toolkit_has_its_own_class() -> None:
     spec = JobSpec.read(JOBS / "cntk-brainscript-2017.json")
-    assert isinstance(spec.task, OtherToolkit)
-    assert spec.task.wire == "cntkSettings"
+    assert isinstance(spec.task, Cntk)
+    assert spec.task.wire == "cntkSettings" and spec.ranks == 2
     assert spec.inputs[0] == InputDirectory("DATASET", "$AZ_BATCHAI_MOUNT_ROOT/external/mnist_database")
 
 

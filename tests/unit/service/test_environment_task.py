@@ -16,6 +16,7 @@ from batchhvd.service.scheduler.task import Attempt, Site
 from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Record
 from batchhvd.wire.facts import vm_sizes
+from batchhvd.wire.facts.toolkits import spread
 
 FOLDER = Path("/wurzel ü/tasks/u/1")
 SHARE = Path("/wurzel ü/shares/acc/share")
@@ -79,7 +80,7 @@ def test_other_kinds_keep_their_command_line() -> None:
 
 @given(ranks=st.integers(0, 500), nodes=st.integers(1, 50))
 def test_ranks_are_spread_evenly(ranks: int, nodes: int) -> None:
-    counts = environment.spread(ranks, nodes)
+    counts = spread(ranks, nodes)
     assert sum(counts) == ranks
     assert max(counts) - min(counts) <= 1
     assert list(counts) == sorted(counts, reverse=True)

@@ -173,3 +173,14 @@ def test_links_of_a_job_work_inside_a_container_only(container: ContainerClient,
     assert code(refused) == (404, "BlobNotFound")
     container.upload_blob("out", b"mine", overwrite=True)
     assert (tmp_path / "secret").read_text() == "outside"
+
+
+def test_the_md5_goes_when_a_job_writes_into_the_file(container: ContainerClient, folder: Path) -> None:
+    blob = container.upload_blob("x", b"1234", metadata={"a": "b"})
+    assert blob.get_blob_properties().content_settings.content_md5
+    with (folder / "x").open("r+b") as file:
+        file.write(b"56")
+    blob.set_blob_metadata({"c": "d"})
+    found = blob.get_blob_properties()
+    assert (found.content_settings.content_md5, found.metadata) == (None, {"c": "d"})
+    assert blob.download_blob().readall() == b"5634"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,9 @@ import pytest
 from batchhvd import Job
 from batchhvd.cli import job as verbs
 from batchhvd.cli import main as cli
+from batchhvd.service.status import verdict
+from batchhvd.service.store.job import StoredJob
+from batchhvd.service.store.records import Store
 
 if os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0:
     pytest.skip("a preparation runs in an overlay, which needs root and mounts", allow_module_level=True)
@@ -31,6 +35,18 @@ def go(place: Any, tmp_path: Any) -> Any:
     return SLOW.format(name), release
 
 
+def summary(place: Any) -> Any:
+    """What the status page shows, once the service has noted that the node prepares."""
+    store = Store(Path(place.group._connection.root, "state.sqlite"))
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        jobs = [StoredJob.of(record) for record in store.active()]
+        if any(job.is_preparing for job in jobs):
+            return [verdict.of_job(job.properties, preparing=job.preparation) for job in jobs if job.is_preparing]
+        time.sleep(0.1)
+    return []
+
+
 def test_a_preparation_is_seen_while_it_runs(place: Any, go: Any) -> None:
     command, release = go
     job: Job = place.run("echo run; sleep 1", preparation=command).wait("running", timeout=30)
@@ -41,6 +57,10 @@ def test_a_preparation_is_seen_while_it_runs(place: Any, go: Any) -> None:
     assert "end" not in found and job.state == "running"
     assert job.describe() == f"running, preparing: {command[:60]} …"
     assert f"and is preparing: {command[:60]}" in job.explain().why
+    shown = {one.name: one for one in place.experiment.jobs()}[job.name]
+    shown._repr_html_()
+    assert "preparing: echo begin" in shown._repr_html_() and "preparing" in repr(shown)
+    assert "It is being prepared: echo begin" in str(summary(place))
     release()
     assert found + "".join(pieces) in ("begin\naside\nend\n", "aside\nbegin\nend\n")
     assert any("preparing: echo begin" in line for line in told)

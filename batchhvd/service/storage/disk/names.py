@@ -54,9 +54,8 @@ def names_in(folder: int | Path, *, marked: bool = False) -> Sequence[bytes]:
 
 
 def _listed(folder: int | Path) -> Sequence[bytes]:
-    if isinstance(folder, int):
-        return [os.fsencode(name) for name in os.listdir(folder)]
-    return os.listdir(os.fsencode(folder))
+    # By its path below /proc an open directory gives bytes; by its number it would give text, to be encoded again.
+    return os.listdir(b"/proc/self/fd/%d" % folder if isinstance(folder, int) else os.fsencode(folder))
 
 
 def _marked(folder: int | Path) -> Sequence[bytes]:

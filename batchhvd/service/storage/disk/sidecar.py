@@ -72,6 +72,7 @@ class Facts(TypedDict, total=False):
         service: of an account, the settings that clients set.
         deleted: of a deleted share, when, in seconds since 1970.
         frozen: of a file in a snapshot.
+        written: of a blob, time of last write and size of the file that its MD5 is of.
     """
 
     metadata: dict[str, str]
@@ -90,6 +91,7 @@ class Facts(TypedDict, total=False):
     service: dict[str, Any]
     deleted: float
     frozen: FrozenFacts
+    written: list[int]
 
 
 _SCHEMA = """CREATE TABLE IF NOT EXISTS entry (

@@ -1,0 +1,1 @@
+"""How the ranks of each toolkit learn who they are and where they meet."""

@@ -1,0 +1,85 @@
+"""Many jobs with one request."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+import requests
+
+from batchhvd import BadRequestError, ConflictError, sweeps
+from batchhvd.resources.sweep import Sweep
+from batchhvd.wire import bulk
+
+
+@pytest.fixture
+def experiment(place: Any) -> Any:
+    return place.workspace.create_experiment(f"e{os.urandom(4).hex()}")
+
+
+def body(place: Any, command: str = "true") -> Any:
+    return place.spec(command)._request(place.cluster.id, {place.share.account.name: place.share.account.read_key()})
+
+
+def send(experiment: Any, jobs: Any) -> None:
+    with experiment._asking("given jobs"):
+        bulk.create_jobs(experiment._connection, experiment.id, jobs)
+
+
+def test_all_are_created_and_a_repetition_creates_what_is_missing(place: Any, experiment: Any) -> None:
+    jobs = [(f"j{number}", body(place, f"echo {number}")) for number in range(5)]
+    send(experiment, jobs[:3])
+    send(experiment, jobs)
+    assert sorted(job.name for job in experiment.jobs()) == [f"j{number}" for number in range(5)]
+    assert "".join(experiment.job("j4").wait(timeout=60).stream()) == "4\n"
+    one = experiment.create_job("j1", place.spec("echo 1"), cluster=place.cluster, rerun=True).wait(timeout=60)
+    two = experiment.job("j1").wait(timeout=60)
+    alike = one.document["properties"].keys() - {"environmentVariables"}  # which tells the two runs apart
+    assert alike == two.document["properties"].keys()  # as a PUT would have made it
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda jobs: [*jobs[:4], (jobs[4][0], {"properties": {**jobs[4][1]["properties"], "nodeCount": 99}})], "j4"),
+        (lambda jobs: [*jobs, ("a b", jobs[0][1])], "Job 'a b'"),
+        (lambda jobs: [*jobs, jobs[0]], "The job 'j0' is there twice"),
+        (lambda jobs: [*jobs, ("x", {"properties": {}})], "Job 'x'"),
+        (lambda jobs: [], "a list of 1 to 1000 jobs"),
+        (lambda jobs: [(f"k{number}", {"properties": {}}) for number in range(1001)], "a list of 1 to 1000 jobs"),
+        (lambda jobs: [("y", {})], "two fields, name and properties"),
+    ],
+)
+def test_what_is_wrong_with_one_is_named_and_none_is_created(
+    place: Any, experiment: Any, change: Any, message: str
+) -> None:
+    jobs = [(f"j{number}", body(place)) for number in range(5)]
+    with pytest.raises(BadRequestError, match=message):
+        send(experiment, change(jobs))
+    assert list(experiment.jobs()) == []
+
+
+def test_another_job_of_a_name_is_not_replaced(place: Any, experiment: Any) -> None:
+    send(experiment, [("j", body(place, "echo old"))])
+    with pytest.raises(ConflictError, match="Job 'j': The job 'j' exists already with other content"):
+        send(experiment, [("i", body(place)), ("j", body(place, "echo new"))])
+    assert [job.name for job in experiment.jobs()] == ["j"]
+
+
+def test_nobody_creates_jobs_without_the_token(place: Any, experiment: Any) -> None:
+    url = f"{experiment._connection.endpoint}{experiment.id}/jobs?api-version=2018-05-01"
+    assert requests.post(url, json={"jobs": []}, timeout=30).status_code == 401
+    gone = f"{experiment._connection.endpoint}{experiment.id}x/jobs?api-version=2018-05-01"
+    headers = {"Authorization": "Bearer " + experiment._connection.credential.get_token("").token}
+    assert requests.post(gone, json={"jobs": []}, headers=headers, timeout=30).status_code == 404
+
+
+def test_a_service_that_does_not_know_it_gets_the_jobs_one_by_one(
+    place: Any, experiment: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Sweep, "_knows_bulk", lambda self: False)
+    monkeypatch.setattr(bulk, "create_jobs", lambda *arguments: pytest.fail("it was asked for many at once"))
+    sweep = experiment.sweep("s", place.spec("true {i}"), sweeps.grid(i=range(12)), cluster=place.cluster).submit()
+    assert sorted(job.name for job in experiment.jobs()) == [f"s_{number:04}" for number in range(1, 13)]
+    assert all(trial.state != "planned" for trial in sweep)
