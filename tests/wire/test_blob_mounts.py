@@ -80,6 +80,7 @@ def test_files_go_to_a_container_and_come_back(place: Blobs, tmp_path: Path) -> 
         == ["data"]
         == [each.name for each in place.account.contents()]
     )
+    _gone(place)
 
 
 def test_a_job_reads_and_writes_a_container(place: Blobs, tmp_path: Path) -> None:

@@ -101,18 +101,20 @@ def test_config_shows_where_each_value_comes_from(place: Path, capsys: pytest.Ca
 
 
 def options(**given: Any) -> ServiceOptions:
-    names = ("engine", "engine_options", "prepare", "allow_directory", "containers", "port", "idle")
+    names = ("engine", "engine_options", "prepare", "allow_directory", "port", "idle")
     return ServiceOptions.of(configuration.read(), **{**dict.fromkeys(names), **given})
 
 
 def test_how_the_service_is_started(place: Path) -> None:
-    usual = ["--engine", "processes", "--prepare", "overlay", "--containers", "auto", "--port", "0", "--idle", "3600"]
-    assert options().words() == usual
+    assert options().words() == ["--engine", "processes", "--prepare", "overlay", "--port", "0", "--idle", "3600"]
     write(place, "engine = 'slurm'\nidle = 0\nallow_directory = ['data']\n[engine_options]\npartition = 'gpu'\n")
     words = options(prepare="skip").words()
-    assert words[:4] == ["--engine", "slurm", "--prepare", "skip"] and words[8:10] == ["--idle", "0"]
-    assert words[10:] == ["--option=partition=gpu", f"--allow-directory={place}/config/data"]
-    assert options(engine="processes").words()[10:] == words[11:]  # the options are the other engine's
+    assert words[:4] == ["--engine", "slurm", "--prepare", "skip"] and words[6:8] == ["--idle", "0"]
+    assert words[8:] == ["--option=partition=gpu", f"--allow-directory={place}/config/data"]
+    assert options(engine="processes").words()[8:] == words[9:]  # the options are the other engine's
+    assert "--containers=podman" in options(containers="podman").words()
+    with pytest.raises(SpecError, match="containers='rkt' is not known"):
+        options(containers="rkt")
     with pytest.raises(SpecError, match="prepare='late' is not known"):
         options(prepare="late")
 

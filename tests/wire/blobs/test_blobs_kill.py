@@ -117,3 +117,20 @@ def test_blocks_without_a_list_go_after_a_week(container: ContainerClient, place
     os.utime(old, (0, 0))
     place.blobs._blocks.expire()
     assert [path.read_bytes() for path in place.left() if path not in before] == [b"fresh"]
+
+
+def test_a_job_reads_the_old_blob_or_the_new_one_while_it_is_put(container: ContainerClient, folder: Path) -> None:
+    old, new = bytes(SIZE), b"\1" * SIZE
+    container.upload_blob("x", old)
+    seen = set()
+
+    def put() -> None:
+        for content in (new, old, new):
+            container.upload_blob("x", content, overwrite=True)
+
+    thread = threading.Thread(target=put)
+    thread.start()
+    while thread.is_alive():
+        found = (folder / "x").read_bytes()
+        seen.add("old" if found == old else "new" if found == new else "half")
+    assert seen <= {"old", "new"}
