@@ -24,7 +24,9 @@ with tf.device(tf.train.replica_device_setter(worker_device=f"/job:worker/task:{
     train = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
 
 random = np.random.default_rng(given.task_index)
-with tf.train.MonitoredTrainingSession(server.target, is_chief=given.task_index == 0) as session:
+# A worker must not wait for one that has ended already.
+config = tf.ConfigProto(device_filters=["/job:ps", f"/job:worker/task:{given.task_index}"])
+with tf.train.MonitoredTrainingSession(server.target, is_chief=given.task_index == 0, config=config) as session:
     for _step in range(100):
         value = session.run([loss, train], {x: random.normal(size=(32, 4))})[0]
 assert value < 0.01, value
