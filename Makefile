@@ -4,9 +4,10 @@
 #   make test        everything that CI checks
 #
 # While you work: make unit (seconds), make lint, make docs, make notebooks; make models trains all kinds of models on two
-# ranks and on one. Seldom: make azure PINS=oldest (the oldest Azure packages that setup.cfg allows), make upstream (Microsoft's tests
-# of its clients of files and of Batch AI), make clients (other storage clients), make drills (poison, power cuts, growth: 20 minutes),
-# make release (the wheel, and the tutorial from it), make first-hour (all that a stranger does first, from the wheel).
+# ranks and on one; make gallery runs the recipes of Batch AI. Seldom: make azure PINS=oldest (the oldest Azure packages that
+# setup.cfg allows), make upstream (Microsoft's tests of its clients of files and of Batch AI), make clients (other storage clients),
+# make drills (poison, power cuts, growth: 20 minutes), make release (the wheel, and the tutorial from it), make first-hour (all that a
+# stranger does first, from the wheel).
 #
 # Each does its own set-up once, in a .venv of this checkout, and says what it does. PYTHON=python3.12 takes another Python.
 
@@ -35,7 +36,7 @@ SAY = @printf '\033[1m== %s\033[0m\n'
 COMPAT := --config-settings editable_mode=compat
 PIP := PYTHONWARNINGS=ignore $(PY) -m pip install --quiet --disable-pip-version-check --no-warn-script-location
 
-.PHONY: help tutorial test lint unit models docs notebooks azure upstream upstream-batchai clients drills release first-hour clean
+.PHONY: help tutorial test lint unit models gallery docs notebooks azure upstream upstream-batchai clients drills release first-hour clean
 .DEFAULT_GOAL := help
 
 help:
@@ -61,6 +62,10 @@ unit: $(VENV)/.test
 models: $(VENV)/.test $(VENV)/.horovod
 	$(SAY) 'two ranks and one with every kind of model, on both backends'
 	@MODEL_TABLE=all $(PY) -m pytest tests/e2e/trainer/test_model_table_tensorflow.py tests/e2e/trainer/test_model_table_torch.py $(ARGS)
+
+gallery: $(VENV)/.test $(VENV)/.horovod
+	$(SAY) 'the job files of the recipe gallery, each run to its end'
+	@GALLERY=1 $(PY) -m pytest tests/gallery $(ARGS)
 
 docs: $(VENV)/.docs
 	$(SAY) 'documentation, warnings are errors'
@@ -149,7 +154,7 @@ $(VENV)/.docs: setup.cfg $(VENV)/.runtime
 	@touch $@
 
 # One build serves every Keras backend that is installed when it runs; the wheel stays in the user's cache.
-$(VENV)/.horovod: batchhvd/trainer/install/source.py $(VENV)/.runtime $(if $(filter test lint models notebooks,$(MAKECMDGOALS)),$(VENV)/.test)
+$(VENV)/.horovod: batchhvd/trainer/install/source.py $(VENV)/.runtime $(if $(filter test lint models gallery notebooks,$(MAKECMDGOALS)),$(VENV)/.test)
 	$(SAY) 'Horovod (built once, then kept in the cache)'
 	@if $(PY) -c 'import tensorflow' 2>/dev/null; then $(PY) -m batchhvd.trainer.install; else echo 'no Keras backend here: nothing to build for'; fi
 	@touch $@

@@ -65,6 +65,7 @@ class JobFacts:
         restarted: when the service was last started, if that is known.
         log: reads the end of its log files of a name or pattern; "" if there are none.
         preparing: what its preparation is doing, "" if it does nothing.
+        origin: how it was started, as ``Remedy.after`` takes it; "" for a job file.
     """
 
     id: str
@@ -80,6 +81,7 @@ class JobFacts:
     restarted: datetime | None
     log: Callable[[str], str]
     preparing: str = ""
+    origin: str = ""
 
 
 @frozen
@@ -162,9 +164,8 @@ def _failed(facts: JobFacts) -> Verdict:
     first = facts.errors[0]
     cause = _cause(first, facts)
     evidence = [*_rank(first), *_image(first), *_last_lines(first, cause, facts), *_earlier(facts)]
-    return verdict(
-        cause, _why(cause, first, facts), evidence, remedy_of(cause, first.details).named(facts.name), facts.id
-    )
+    remedy = remedy_of(cause, first.details).after(facts.origin).named(facts.name)
+    return verdict(cause, _why(cause, first, facts), evidence, remedy, facts.id)
 
 
 def _cause(reason: Reason, facts: JobFacts) -> Cause:

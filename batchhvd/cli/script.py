@@ -27,6 +27,7 @@ RESULTS = "batchhvd-results"  # below the working directory; as in transfer/code
 @click.option("--engine", help="the engine, if the service has to be started (default: processes)")
 @click.option("--code", type=click.Path(file_okay=False), help="the folder to upload (default: the script's)")
 @click.option("--preparation", default="", help="a command line that runs on each node before")
+@click.option("--environment", type=click.Path(dir_okay=False), help="a requirements.txt: run in an environment of it")
 @click.option(
     "--to",
     type=click.Path(file_okay=False),
@@ -44,6 +45,7 @@ def run(
     engine: str | None,
     code: str | None,
     preparation: str,
+    environment: str | None,
     to: str | None,
     detach: bool,
     no_input: bool,
@@ -59,7 +61,15 @@ def run(
     with told():
         session = context.session(engine)
         toolkit = "pytorch" if pytorch else "horovod"
-        job = session.run(script, nodes=nodes, args=args, code=code, preparation=preparation, toolkit=toolkit)
+        job = session.run(
+            script,
+            nodes=nodes,
+            args=args,
+            code=code,
+            preparation=preparation,
+            environment=environment,
+            toolkit=toolkit,
+        )
     click.secho(f"job {job.name} on {nodes} {'node' if nodes == 1 else 'nodes'}", dim=True, err=True)
     note(job.kind, [job.name])
     if detach:

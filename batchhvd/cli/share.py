@@ -1,4 +1,4 @@
-"""``share``: create, show, list, delete, mkdir, files, upload, download."""
+"""``share``: create, show, list, delete, mkdir, files, upload, download, rm."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from batchhvd.cli.frame.context import CliContext, scope, with_context
 from batchhvd.cli.frame.names import completed
 from batchhvd.cli.frame.printing import shown
 from batchhvd.cli.frame.verb import common
+from batchhvd.errors import NotFoundError
 
 if TYPE_CHECKING:
     from batchhvd import FileEntry, FileShare
@@ -87,6 +88,28 @@ def download(context: CliContext, name: str, path: str, to: str, group: str, acc
     with _bar(context, path) as progress:
         done = found.download(path, to=to, progress=progress)
     click.echo(str(done), err=True)
+
+
+@share.command("rm")
+@click.argument("name", shell_complete=completed("share"))
+@click.argument("path")
+@scope(*_HERE)
+@click.option("-r", "--recursive", is_flag=True, help="remove a folder, with everything in it")
+@with_context
+def rm(context: CliContext, name: str, path: str, group: str, account: str, recursive: bool) -> None:
+    """Removes a file, or with -r a folder, from share NAME."""
+    found = context.storage(group, account).share(name)
+    if found.directory_exists(path):
+        if not recursive:
+            raise click.UsageError(f"{path} is a folder; -r removes it with everything in it")
+        found.delete_directory(path)
+    elif found.file_exists(path):
+        found.delete_file(path)
+    else:
+        raise NotFoundError(f"share {name!r} has no {path!r}").told(
+            f"share {name} has no {path}; `batchhvd share files {name}` lists what there is"
+        )
+    click.echo(f"removed {path}", err=True)
 
 
 @contextmanager

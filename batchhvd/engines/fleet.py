@@ -47,6 +47,16 @@ class Fleet:
         if hasattr(self._chosen, "find"):
             self.find = self._find
 
+    @classmethod
+    def remembered(cls, name: str, memory: Path) -> Fleet:
+        """Returns the fleet of another process.
+
+        Args:
+            name: the engine of new tasks.
+            memory: the file in which the other process remembers the engines and their settings.
+        """
+        return cls(name, _remembered(memory).get(name, {}), memory)
+
     def nodes(self) -> int:
         """Returns how many nodes the chosen engine can provide."""
         return self._chosen.nodes()

@@ -20,7 +20,7 @@ from batchhvd.node.folder.durable import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 FOLDER = Path(__file__).parent
 _LEFT_OUT = ("__main__.py", "archive.py", "folder/document.py")
@@ -62,6 +62,17 @@ def command(folder: str, *arguments: str, python: str = sys.executable) -> list[
             changes what is imported.
     """
     return [python, "-I", "-S", os.path.join(folder, name()), folder, *arguments]
+
+
+def alone(directory: str, variables: Mapping[str, str]) -> list[str]:
+    """Returns the words before a command line with which it runs on this machine as on a node without a task.
+
+    Args:
+        directory: its working directory.
+        variables: variables beside those of who starts it; no secrets, because everybody can see them.
+    """
+    own = [f"{name}={value}" for name, value in variables.items()]
+    return ["/usr/bin/env", *own, sys.executable, "-I", "-S", str(FOLDER), directory, "--alone"]
 
 
 @functools.cache

@@ -70,6 +70,22 @@ def enter(folder: Path, index: int, words: Sequence[str]) -> int:
     except CannotEnterError as error:
         print(f"batchhvd: {error}", file=sys.stderr)
         return error.code
+    return _run(words, variables, runner)
+
+
+def alone(directory: Path, words: Sequence[str]) -> int:
+    """Does the same on a node without a task: the program sees this machine, and the variables of who enters.
+
+    Args:
+        directory: its working directory.
+        words: the program and its arguments.
+    """
+    os.chdir(directory)
+    path = f"{os.path.dirname(sys.executable)}:{os.environ.get('PATH', os.defpath)}"  # as jobs have it
+    return _run(words, {**os.environ, "PATH": path}, None)
+
+
+def _run(words: Sequence[str], variables: dict[str, str], runner: int | None) -> int:
     die_with_parent(os.getppid(), signal.SIGHUP)
     adopt_orphans()
     return _attend(_started(words, variables), runner)
@@ -144,12 +160,13 @@ def _started(words: Sequence[str], variables: dict[str, str]) -> int:
         os._exit(127 if isinstance(error, FileNotFoundError) else 126)
 
 
-def _attend(child: int, runner: int) -> int:
+def _attend(child: int, runner: int | None) -> int:
     """Waits for the program's end or the node's, ends what is left, and returns the program's exit code."""
     _pass_signals_on()
     program, poll = os.pidfd_open(child), select.poll()
     for descriptor in (program, runner):
-        poll.register(descriptor, select.POLLIN)
+        if descriptor is not None:
+            poll.register(descriptor, select.POLLIN)
     if program not in dict(poll.poll()):
         print("\r\nbatchhvd: the node has ended, and this with it\r", file=sys.stderr, flush=True)
         send(descendants(os.getpid()), signal.SIGHUP)
@@ -177,5 +194,8 @@ def _pass_signals_on() -> None:
 
 
 def _passing(number: int, _: object) -> None:
+    if number == signal.SIGHUP:  # whoever entered is gone; what takes no notice of that ends too
+        signal.signal(signal.SIGALRM, lambda *_: end_all(os.getpid()))
+        signal.setitimer(signal.ITIMER_REAL, 2 * _PATIENCE)
     with contextlib.suppress(OSError):
         send(descendants(os.getpid()), number)

@@ -19,8 +19,8 @@ def main(arguments: list[str]) -> int:
     """Runs the given nodes and returns the exit code: that of a single node, or 0 when several have begun.
 
     Args:
-        arguments: FOLDER [INDEX ...] [--loopback], or FOLDER INDEX --enter WORD...; LAYERS --why-not
-            prints why no preparation can run in a view here; see ``batchhvd.node``.
+        arguments: FOLDER [INDEX ...] [--loopback], FOLDER INDEX --enter WORD..., or FOLDER --alone WORD...; LAYERS
+            --why-not prints why no preparation can run in a view here; see ``batchhvd.node``.
     """
     if arguments[1:] == ["--why-not"]:
         from batchhvd.node.preparation import why_not
@@ -31,6 +31,10 @@ def main(arguments: list[str]) -> int:
         from batchhvd.node.enter import enter  # nodes themselves do not need it
 
         return enter(Path(arguments[0]).absolute(), int(arguments[1]), arguments[3:])
+    if arguments[1:2] == ["--alone"]:
+        from batchhvd.node.enter import alone
+
+        return alone(Path(arguments[0]), arguments[2:])
     words = [word for word in arguments if not word.startswith("--")]
     folder, loopback = Path(words[0]).absolute(), "--loopback" in arguments
     indices = [int(word) for word in words[1:] or [os.environ["SLURM_NODEID"]]]

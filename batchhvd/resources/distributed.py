@@ -24,6 +24,7 @@ def distributed(
     nodes: int = 1,
     code: str | os.PathLike[str] | None = None,
     preparation: str = "",
+    environment: str | os.PathLike[str] | None = None,
     session: Session | None = None,
 ) -> Callable[[Callable[P, V]], DistributedFunction[P, V]]:
     """Makes a function run on several ranks when it is called, one on each node.
@@ -32,11 +33,14 @@ def distributed(
         nodes: how many nodes.
         code: a folder whose modules it imports, as for ``Experiment.submit``.
         preparation: a shell command line that runs on each node before.
+        environment: a file of requirements for a virtual environment, as for ``Session.run``.
         session: the service; None for ``local()``.
     """
 
     def decorate(function: Callable[P, V]) -> DistributedFunction[P, V]:
-        return DistributedFunction(function, nodes=nodes, code=code, preparation=preparation, session=session)
+        return DistributedFunction(
+            function, nodes=nodes, code=code, preparation=preparation, environment=environment, session=session
+        )
 
     return decorate
 
@@ -55,12 +59,14 @@ class DistributedFunction(Generic[P, V]):
         nodes: int,
         code: str | os.PathLike[str] | None,
         preparation: str,
+        environment: str | os.PathLike[str] | None,
         session: Session | None,
     ) -> None:
         """Creates it; ``distributed`` describes the arguments."""
         functools.update_wrapper(self, function)
         self.function = function
-        self._nodes, self._code, self._preparation, self._session = nodes, code, preparation, session
+        self._nodes, self._code, self._preparation = nodes, code, preparation
+        self._environment, self._session = environment, session
 
     def __call__(self, *args: P.args, **arguments: P.kwargs) -> V:
         """Runs the function on all ranks, prints what they print, and returns what it returned on rank 0."""
@@ -74,7 +80,13 @@ class DistributedFunction(Generic[P, V]):
         name = re.sub("[^A-Za-z0-9_-]+", "-", name_of(self.function)).strip("-") or "function"
         place = quick_run.experiment(self._session or local(), name)
         call = functools.partial(self.function, *args, **arguments)
-        return place.submit(call, nodes=self._nodes, code=self._code, preparation=self._preparation)
+        return place.submit(
+            call,
+            nodes=self._nodes,
+            code=self._code,
+            preparation=self._preparation,
+            environment=self._environment,
+        )
 
     def __reduce__(self) -> tuple[type[functools.partial[V]], tuple[Callable[P, V]]]:
         return functools.partial, (self.function,)  # a node need not have this package

@@ -141,6 +141,7 @@ class Experiment(Resource):
         cluster: Cluster | None = None,
         code: str | os.PathLike[str] | None = None,
         preparation: str = "",
+        environment: str | os.PathLike[str] | None = None,
         name: str | None = None,
         **arguments: object,
     ) -> FunctionFuture[V]:
@@ -158,6 +159,7 @@ class Experiment(Resource):
             code: a folder whose modules the function imports. It is uploaded as ``Session.run`` does; its modules
                 are then not pickled.
             preparation: a shell command line that runs on each node before.
+            environment: a file of requirements for a virtual environment, as for ``Session.run``.
             name: the job's name (a later run of it gets the next number); None for the experiment's with a number.
             **arguments: its arguments by name. One called like an argument of this method is given by
                 ``functools.partial``.
@@ -176,6 +178,7 @@ class Experiment(Resource):
             cluster=cluster,
             code=code,
             preparation=preparation,
+            environment=environment,
             name=name,
         )
 

@@ -17,6 +17,7 @@ from batchhvd.resources.job import RESULT, Job
 from batchhvd.resources.values.file_entry import FileEntry
 from batchhvd.spec.job import Horovod, JobSpec, OutputDirectory
 from batchhvd.transfer.code import read_folder
+from batchhvd.wire.facts.job_variables import ORIGIN
 from batchhvd.wire.facts.states import ENDED, JobState
 
 if TYPE_CHECKING:
@@ -146,11 +147,14 @@ def submit(
     cluster: Cluster | None,
     code: str | os.PathLike[str] | None,
     preparation: str,
+    environment: str | os.PathLike[str] | None,
     name: str | None,
 ) -> FunctionFuture[V]:
     """Submits a function; ``Experiment.submit`` describes the arguments."""
     own = {"nodes": nodes != 1, "cluster": cluster, "code": code, "preparation": preparation, "name": name}
+    own["environment"] = environment
     packing.check_call(function, args, arguments, tuple(own), [option for option, given in own.items() if given])
+    quick_run.check_requirements(environment)
     packed = packing.pack(function, args, arguments, Path(code) if code else None)
     program = read_folder(Path(code)) if code else None
     workspace = experiment.workspace
@@ -159,13 +163,15 @@ def submit(
     mount = share.mount(quick_run.MOUNT)
     runner = _send(share, packed)
     words = [mount / f"functions/{packed.digest}", *([mount / quick_run.upload(share, program)] if program else [])]
+    task = Horovod(script=mount / runner, args=" ".join(f'"{word}"' for word in words))
     spec = JobSpec(
         nodes=nodes,
-        task=Horovod(script=mount / runner, args=" ".join(f'"{word}"' for word in words)),
+        task=quick_run.in_environment(share, task, environment),
         mounts=[mount],
         logs=mount / "logs",
         outputs=[OutputDirectory(RESULT, mount / "logs", "result"), OutputDirectory(OUTPUT, mount / "logs", "values")],
         preparation=preparation or None,
+        environment={ORIGIN: f"submit {packed.name}"},
     )
     return FunctionFuture(experiment.create_job(name, spec, cluster=on, rerun=name is not None))
 

@@ -30,6 +30,7 @@ from batchhvd.wire.connection import AGAIN
 from batchhvd.wire.entrance import entrance
 from batchhvd.wire.facts import additions, toolkits
 from batchhvd.wire.facts.documents import Body
+from batchhvd.wire.facts.job_variables import ORIGIN
 from batchhvd.wire.facts.output import without_notices
 from batchhvd.wire.facts.states import ENDED, GoalWord, JobState, JobStateWord, WireWord
 from batchhvd.wire.models import Document, moment, wire
@@ -45,10 +46,8 @@ if TYPE_CHECKING:
 
 METRICS = "stdout.txt"
 """The log in which trainings report their epochs."""
-
 LOGS = "stdouterr"
 """The id of the output directory that holds the logs. Source: the published description of listOutputFiles."""
-
 RESULT = "RESULT"
 """The id of the output directory that ``Session.run`` gives a job."""
 
@@ -304,6 +303,7 @@ class Job(Resource):
             script=str(task.get("pythonScriptFilePath") or ""),
             restarted=self._connection.started,
             preparing=preparation.phase(self) or "",
+            origin=self.spec.environment.get(ORIGIN, ""),
             log=lambda name: self._log(name)[-8000:].decode("utf-8", errors="replace"),
         )
         return explain.of_job(facts)

@@ -8,9 +8,13 @@ import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from attrs import evolve
 
 from batchhvd.errors import NotFoundError, SpecError
+from batchhvd.functions import in_environment as maker_of_environments
+from batchhvd.functions import packing
 from batchhvd.resources.cluster import Cluster
 from batchhvd.resources.job import RESULT, Job
 from batchhvd.resources.storage_account import find_account
@@ -19,6 +23,7 @@ from batchhvd.spec.job import Horovod, JobSpec, OutputDirectory, PyTorch
 from batchhvd.transfer.code import CodeFolder, read_folder
 from batchhvd.transfer.selection import targets
 from batchhvd.wire import configuration
+from batchhvd.wire.facts.job_variables import ORIGIN
 
 if TYPE_CHECKING:
     from batchhvd.resources.experiment import Experiment
@@ -32,6 +37,7 @@ MOUNT = "runs"
 """Where the share is mounted, whatever its name is."""
 
 _TOOLKITS = {"horovod": Horovod, "pytorch": PyTorch}
+T = TypeVar("T", Horovod, PyTorch)
 _VM_SIZE = "Standard_D4s_v3"  # only a name to a local service
 
 
@@ -43,12 +49,14 @@ def submit(
     args: Sequence[str],
     code: str | os.PathLike[str] | None,
     preparation: str,
+    environment: str | os.PathLike[str] | None,
     toolkit: str,
 ) -> Job:
     """Submits a script; ``Session.run`` describes the arguments."""
     if toolkit not in _TOOLKITS:
         allowed = " or ".join(repr(name) for name in _TOOLKITS)
         raise SpecError(f"the toolkit must be {allowed}, not {toolkit!r}", remedy="describe the job in a JobSpec")
+    check_requirements(environment)
     program, inside = _program(Path(script), Path(code) if code else Path(script).parent)
     name = re.sub("[^A-Za-z0-9_-]+", "-", Path(script).stem).strip("-") or "run"
     place = experiment(session, name)
@@ -56,15 +64,53 @@ def submit(
     target = share(place.group)
     mount = target.mount(MOUNT)
     folder = upload(target, program)
+    task = _TOOLKITS[toolkit](script=mount / folder / inside, args=shlex.join(map(str, args)))
     spec = JobSpec(
         nodes=nodes,
-        task=_TOOLKITS[toolkit](script=mount / folder / inside, args=shlex.join(map(str, args))),
+        task=in_environment(target, task, environment),
         mounts=[mount],
         logs=mount / "logs",
         outputs=[OutputDirectory(RESULT, mount / "logs", "result")],
         preparation=preparation or None,
+        environment={ORIGIN: f"run {script}"},
     )
     return place.create_job(None, spec, cluster=on)
+
+
+def check_requirements(environment: str | os.PathLike[str] | None) -> None:
+    """Checks that the file of an environment's requirements is there, and that it needs no other local file.
+
+    Raises:
+        SpecError: it is not.
+    """
+    if environment is None:
+        return
+    path = Path(environment)
+    if not path.is_file():
+        raise SpecError(f"there is no file {str(path)!r} here", remedy="give a file of requirements, as pip reads it")
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if re.match(r"\s*(-r|-c|-e|--requirement|--constraint|--editable|\.{0,2}/)", line):
+            problem = f"{path}: {line.strip()!r} is a file of this machine, which the nodes do not have"
+            raise SpecError(problem, remedy="write the packages themselves, by name and version")
+
+
+def in_environment(target: FileShare, task: T, environment: str | os.PathLike[str] | None) -> T:
+    """Returns a task that runs in a virtual environment, and uploads what makes it.
+
+    Args:
+        target: the share for all runs.
+        task: what runs there.
+        environment: the file of requirements, or None for the node's own Python.
+    """
+    if environment is None:
+        return task
+    maker, requirements = Path(maker_of_environments.__file__), Path(environment)
+    digest = packing.digest_of({"requirements.txt": requirements, "maker": maker})
+    place = f"environments/{digest}"
+    target._send([(requirements, f"{place}/requirements.txt"), (maker, f"{place}/in_environment.py")])
+    mount = target.mount(MOUNT)
+    args = f'"{mount / place}/requirements.txt" "{task.script}" {task.args}'
+    return evolve(task, script=mount / place / "in_environment.py", args=args.strip())
 
 
 def _program(path: Path, folder: Path) -> tuple[CodeFolder, str]:

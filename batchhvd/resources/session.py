@@ -76,6 +76,7 @@ class Session:
         args: Sequence[str] = (),
         code: str | os.PathLike[str] | None = None,
         preparation: str = "",
+        environment: str | os.PathLike[str] | None = None,
         toolkit: str = "horovod",
     ) -> Job:
         """Runs a Python script on some nodes, one rank on each, and returns the job without waiting for it.
@@ -92,6 +93,8 @@ class Session:
             code: the folder that is uploaded; None for the script's own. ``.gitignore`` and ``.batchhvdignore`` say
                 what is left out; a folder that has not changed is not sent again.
             preparation: a shell command line that runs on each node before.
+            environment: a file of requirements, as pip reads it: the script runs in a virtual environment with them,
+                which each machine makes once and which adds to the packages of the node's Python.
             toolkit: ``"horovod"``, or ``"pytorch"`` for ranks that find the variables of ``torchrun``.
 
         Raises:
@@ -100,7 +103,14 @@ class Session:
         from batchhvd.resources import quick_run
 
         return quick_run.submit(
-            self, script, nodes=nodes, args=args, code=code, preparation=preparation, toolkit=toolkit
+            self,
+            script,
+            nodes=nodes,
+            args=args,
+            code=code,
+            preparation=preparation,
+            environment=environment,
+            toolkit=toolkit,
         )
 
     @property

@@ -27,6 +27,8 @@ from batchhvd.service.http import limits
 from batchhvd.service.http.door import Hall
 from batchhvd.service.http.holding import Holding, job_over
 from batchhvd.service.http.incoming import trust
+from batchhvd.service.login import job_key
+from batchhvd.service.login.desk import LoginDesk
 from batchhvd.service.root_watch import RootWatch, WatchedTicks
 from batchhvd.service.scheduler.task import Site
 from batchhvd.service.scheduler.tick import Scheduler
@@ -124,6 +126,7 @@ class Service:
         self._wake, self._stop = threading.Event(), threading.Event()
         self._hall = Hall()
         self._activity = process.Activity(self._store.is_active)
+        self._desk = LoginDesk(root, self._store, _login_options(options))
         self._containers = Containers(*containers.choose(options.containers))
         log.info("container images: %s", self._containers.engine or f"not run ({self._containers.why})")
         site = Site(
@@ -131,6 +134,8 @@ class Service:
             options.prepare,
             str(root / "layers"),
             directories=options.allow_directory,
+            programs=str(job_key.programs(root)),
+            equip=job_key.Equipper(root, self._desk.ports) if options.engine == "processes" else None,
             containers=self._containers,
         )
         self._engine = engine = Fleet(options.engine, dict(options.option), root / "engines.json")
@@ -151,6 +156,7 @@ class Service:
             asyncio.run(self._serve())
         finally:
             root_folder.forget(self._root)
+            self._desk.close()
             self._stop.set()
             self._wake.set()
             if self._thread.ident:
@@ -166,6 +172,7 @@ class Service:
         async with AsyncExitStack() as proxies:
             if self._options.tls:
                 servers.append(await self._secure(application, proxies))
+            self._desk.resume()
             durable.replace(self._root / "endpoint-blobs", server.url(for_blobs) + "\n")
             self._thread.start()
             threading.Thread(target=self._reap, name="reaper", daemon=True).start()
@@ -193,6 +200,7 @@ class Service:
             touch=self._activity.touch,
             directories=self._options.allow_directory,
             problem=self._watch.problem,
+            logins=self._desk.ports,
             preparation=lambda: advice.text,
             blobs=(blobs, blob_endpoint),
             containers=self._containers,
@@ -234,6 +242,10 @@ class Service:
         self._watch.look()
         idle = self._options.idle
         return not self._thread.is_alive() or self._stop.is_set() or bool(idle and self._activity.unneeded(idle))
+
+
+def _login_options(options: argparse.Namespace) -> list[str]:
+    return ["--engine", options.engine, *(f"--allow-directory={path}" for path in options.allow_directory)]
 
 
 def _directory(text: str) -> str:

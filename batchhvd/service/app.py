@@ -22,7 +22,7 @@ from batchhvd.service.arm import storage_accounts
 from batchhvd.service.description.published import Description
 from batchhvd.service.dispatch import Dispatcher
 from batchhvd.service.http import conditions, host, outgoing
-from batchhvd.service.http.exchange import Act, Answer, FileService, Here
+from batchhvd.service.http.exchange import Act, Answer, FileService, Here, Logins
 from batchhvd.service.http.incoming import Incoming
 from batchhvd.service.http.tokens import Tokens
 from batchhvd.service.page_site import PageSite
@@ -51,6 +51,7 @@ def build(
     blobs: tuple[FileService, str] | None = None,
     containers: Containers = Containers(),  # noqa: B008  # frozen
     way: entrance.Way = lambda *_: [],
+    logins: Logins = lambda cluster, nodes: {},
 ) -> App:
     """Returns the application.
 
@@ -68,8 +69,9 @@ def build(
         blobs: the blob service, and the URL below which it serves accounts by path.
         containers: what the service does with container images.
         way: returns the words that enter a node, as an engine's ``entrance``.
+        logins: returns the ports through which nodes can be entered.
     """
-    here = Here(store, root, files, now, directories, problem, preparation, blobs, containers)
+    here = Here(store, root, files, now, directories, problem, preparation, blobs, containers, logins)
     dispatcher = Dispatcher(here, Description.published())
     return App(here, secret, dispatcher, PageSite(here, secret), wake, touch, way)
 

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from batchhvd.errors import SpecError
 from batchhvd.spec import json_source, reading
@@ -73,6 +73,7 @@ __all__ = [
     "Volume",
 ]
 
+_WITH_LOGS = "\0"  # until the directory of the logs is known
 _KIND = "JobBaseProperties"
 PRIORITIES = tuple(JobPriority)
 
@@ -112,8 +113,9 @@ def _inputs(values: Iterable[InputDirectory]) -> tuple[InputDirectory, ...]:
     return tuple(values)
 
 
-def _outputs(values: Iterable[OutputDirectory]) -> tuple[OutputDirectory, ...]:
-    return tuple(values)
+def _outputs(values: Iterable[OutputDirectory | str]) -> tuple[OutputDirectory, ...]:
+    """Names stand for directories beside the logs, which are known only in the end."""
+    return tuple(OutputDirectory(one, _WITH_LOGS, one) if isinstance(one, str) else one for one in values)
 
 
 def _variables(values: Document) -> Document:
@@ -135,7 +137,7 @@ class JobSpec:
         environment: variables of every process.
         secrets: variables whose values are never shown (or, instead of a value, the wire's reference to a vault).
         inputs: directories to read, by id.
-        outputs: directories to write, by id.
+        outputs: directories to write, by id; a name such as ``"model"`` stands for a directory beside the logs.
         max_seconds: the longest time that it may run, or None for the service's default (a week).
         priority: ``"low"``, ``"normal"`` or ``"high"``.
         extra: all other ``properties`` as the wire has them; never shown.
@@ -166,6 +168,8 @@ class JobSpec:
     content: Mapping[str, str] = field(factory=dict, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
+        placed = (evolve(one, prefix=self.logs) if one.prefix == _WITH_LOGS else one for one in self.outputs)
+        object.__setattr__(self, "outputs", tuple(placed))
         if not isinstance(self.task, (*TOOLKITS.values(), OtherToolkit)):
             raise SpecError(f"{self.task!r} is not a task", remedy="give Horovod(…), PyTorch(…) or CustomToolkit(…)")
         if self.priority not in PRIORITIES:

@@ -36,9 +36,9 @@ class ServiceOptions:
         engine_options: Mapping[str, str | int | float] | None,
         prepare: str | None,
         allow_directory: Sequence[str | os.PathLike[str]] | None,
-        containers: str | None,
         port: int | None,
         idle: float | None,
+        containers: str | None = None,
     ) -> ServiceOptions:
         """Returns the options: arguments, and where those are None, the settings.
 
@@ -65,9 +65,10 @@ class ServiceOptions:
     def words(self) -> list[str]:
         """Returns the options of ``python -m batchhvd.service``."""
         found = []
-        for name in ("engine", "prepare", "containers", "port", "idle"):
+        for name in ("engine", "prepare", "port", "idle"):
             found += [f"--{name}", str(self.given.get(name, DEFAULTS[name]))]
         found += [f"--option={name}={value}" for name, value in _table(self.given.get("engine_options")).items()]
+        found += [f"--containers={self.given['containers']}"] if "containers" in self.given else []
         return found + [f"--allow-directory={path}" for path in _texts(self.given.get("allow_directory"))]
 
     def check(self, root: str, about: Mapping[str, object]) -> None:

@@ -53,7 +53,14 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
         (folder / f"{page.replace('-', '_')}.py").write_text("\n".join(shown), encoding="utf-8")
     (folder / "script.py").write_text(SCRIPT)
     (folder / "mistyped.py").write_text(MISTYPED)
-    settings = {"typeCheckingMode": "strict", "reportMissingTypeStubs": False, "reportUnusedExpression": False}
+    settings: dict[str, object] = {
+        "typeCheckingMode": "strict",
+        "reportMissingTypeStubs": False,
+        "reportUnusedExpression": False,
+    }
+    settings["extraPaths"] = [
+        str(ROOT)
+    ]  # an installation by a finder hook, which pip makes unless it is told, hides it
     (folder / "pyrightconfig.json").write_text(json.dumps(settings))
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, "-p", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=folder)

@@ -135,3 +135,15 @@ def test_a_configuration_file_is_given_to_the_program(world: Live, block: str, w
     assert world.ended("j") == "failed"
     assert f"{program}: command not found" in world.error("j")[1]
     assert f"{program} " in world.execution_log("j").split("warning: ")[1]
+
+
+def test_the_script_of_the_page_on_pytorch_learns(world: Live) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("sklearn")
+    page = (Path(__file__).parents[2] / "docs/pytorch.md").read_text(encoding="utf-8")
+    script = page.split("```python\n", 1)[1].split("```", 1)[0]
+    (world.root / "shares/acc/share/page.py").write_text(script, encoding="utf-8")
+    assert run(world, "pyTorchSettings", 2, "page.py") == "succeeded", world.log("j", "stderr.txt")
+    log = world.log("j")
+    assert "rank 1 of 2 is done" in log
+    assert float(log.split("epoch 5: ")[1].split("accuracy ")[1].split()[0]) > 0.8

@@ -39,8 +39,10 @@ ARROWS = {
     "wire": "wire.facts",
     "wire.facts": "",
     "service": "service.arm service.batchai service.blobs service.files service.status service.scheduler "
-    "service.drills service.mounts service.description service.http service.store engines wire.facts",
-    "service.batchai": "service.arm service.mounts service.description service.http service.store wire.facts",
+    "service.drills service.mounts service.login service.description service.http service.store engines wire.facts",
+    "service.batchai": "service.arm service.login service.mounts service.description service.http service.store "
+    "wire.facts",
+    "service.login": "service.mounts service.http service.store engines node wire.facts",
     "service.arm": "service.description service.http service.store wire.facts",
     "service.status": "service.scheduler service.http service.store wire.facts",
     "service.drills": "service.storage.disk service.store",

@@ -185,3 +185,15 @@ def test_warnings_of_a_file_are_said_once(line: Line) -> None:
     line("job", "submit", "old.json")
     assert line.err.count("warning:") == 1
     assert '"toolType" belongs to an older API version' in line.err
+
+
+def test_files_and_folders_of_a_share_are_removed(line: Line) -> None:
+    prepared(line)
+    Path("a.txt").write_text("x", encoding="utf-8")
+    line("share", "upload", "myshare", "a.txt", "--to", "deep")
+    line("share", "rm", "myshare", "deep", code=2)
+    line("share", "rm", "myshare", "deep/a.txt")
+    line("share", "rm", "myshare", "deep/a.txt", code=3)
+    assert "has no deep/a.txt" in line.err
+    line("share", "rm", "myshare", "deep", "-r")
+    assert "deep" not in line("share", "files", "myshare")

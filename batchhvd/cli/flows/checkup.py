@@ -63,7 +63,7 @@ def examine() -> Iterator[CheckResult]:
 
 def glance() -> Iterator[CheckResult]:
     """Yields the result of each check that takes no time: Horovod is looked for and not tried."""
-    yield from (_machine(), *_packages(), _backend(), _horovod_there(), _slurm(), _mpi(), _containers())
+    yield from (_machine(), *_packages(), _backend(), _horovod_there(), _slurm(), _mpi(), _containers_there())
 
 
 def refuse_engine(name: str, *, running: bool = False) -> None:
@@ -191,13 +191,18 @@ def _mpi() -> CheckResult:
 def _containers() -> CheckResult:
     """Asks each container engine whether it runs, as the service does: docker's daemon may not."""
     problems = []
-    for name in (name for name in CHOICES if shutil.which(name)):
+    for name in (name for name in CHOICES[1:-1] if shutil.which(name)):
         said = _answer([name, "version"])
         if said is None:
             return CheckResult("Containers", "ok", f"{name} runs container images ({shutil.which(name)})")
         problems.append(f"{name} does not run: {said}")
     found = "; ".join(problems) or "without podman, docker and apptainer: container images are not run"
     return CheckResult("Containers", "optional", found, "sudo apt-get install podman")
+
+
+def _containers_there() -> CheckResult:
+    found = next((path for path in map(shutil.which, CHOICES[1:-1]) if path), None)
+    return CheckResult("Containers", "ok", f"{found} (not tried)") if found else _containers()
 
 
 def _answer(command: Sequence[str]) -> str | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from batchhvd.wire.facts.causes import CAUSE_OF_CODE, Cause, remedy_of
+from batchhvd.wire.facts.job_variables import ORIGIN
 from batchhvd.wire.reasons import Reason
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ def described(job: Job, error: JobFailedError) -> str:
 def next_step(job: Job) -> str:
     """Returns what to do about a job that failed, in commands."""
     first = job.errors[0] if job.errors else Reason("", "")
-    remedy = remedy_of(CAUSE_OF_CODE.get(first.code, Cause.UNKNOWN), first.details).named(job.name)
+    remedy = remedy_of(CAUSE_OF_CODE.get(first.code, Cause.UNKNOWN), first.details)
+    remedy = remedy.after(job.spec.environment.get(ORIGIN, "")).named(job.name)
     return f"Next: {remedy.shell}\n`batchhvd job explain {job.name}` shows the evidence"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 from attrs import evolve
@@ -16,6 +16,8 @@ from batchhvd.service.description.reader import Problem, refuse
 from batchhvd.service.http import paging
 from batchhvd.service.http.conditions import tagged
 from batchhvd.service.http.exchange import Answer, Ask, Here
+from batchhvd.service.login import account
+from batchhvd.service.login.desk import ADDRESS
 from batchhvd.service.mounts import model as mounts
 from batchhvd.service.mounts import rules as mount_rules
 from batchhvd.service.store.cluster import PrivateClusterFields, StoredCluster
@@ -40,7 +42,7 @@ def create(here: Here, ask: Ask) -> Answer:
     wanted = redact.visible(properties)
     old = find(here, parent, "clusters", name)
     if old is not None:
-        return _repeat(here, ask, StoredCluster.of(alive(old)), wanted)
+        return _repeat(here, ask, StoredCluster.of(alive(old)), wanted, properties)
     warnings = [*ask.warnings, *_warnings(properties)]
     private = _private(properties, wanted, warnings)
     added = {additions.FIELD: {additions.WARNINGS: warnings}} if warnings else {}
@@ -95,14 +97,18 @@ def _private(properties: ClusterProperties, wanted: Document, warnings: Sequence
         "unusable": {},
         "keys": redact.account_keys(setup.get("mountVolumes", {})),
         "secrets": redact.secrets(setup.get("setupTask", {}).get("secrets", ())),
+        "login": account.kept(properties["userAccountSettings"]),
         "asked": wanted,
         "warnings": list(warnings),
     }
 
 
-def _repeat(here: Here, ask: Ask, old: StoredCluster, wanted: Document) -> Answer:
+def _repeat(here: Here, ask: Ask, old: StoredCluster, wanted: Document, properties: ClusterProperties) -> Answer:
     before = old.asked
     differ = sorted(name for name in {*before, *wanted} - {"scaleSettings"} if before.get(name) != wanted.get(name))
+    login = old.record.private.get("login")  # earlier versions kept none
+    if not differ and login is not None and not account.same(login, properties["userAccountSettings"]):
+        differ = ["userAccountSettings"]  # its password or key, which no document shows
     if differ:
         raise ConflictError(
             f"The cluster '{old.name}' exists already with other settings ({', '.join(differ)}); "
@@ -174,13 +180,20 @@ def _setup_problems(here: Here, properties: ClusterProperties) -> list[Problem]:
 
 
 def list_logins(here: Here, ask: Ask) -> Answer:
-    """Lists the nodes with the address of the machine they run on."""
-    return paging.page(ask, logins(StoredCluster.of(named(here, ask, "clusters")).names), *BY_NODE)
+    """Lists the nodes with the address and the port at which each can be entered."""
+    cluster = StoredCluster.of(named(here, ask, "clusters"))
+    return paging.page(ask, logins(here, cluster, cluster.names), *BY_NODE)
 
 
-def logins(names: Iterable[str]) -> list[Document]:
-    """Returns how to reach nodes: all of them are this machine, on its own ssh port."""
-    return sorted(({"nodeId": name, "ipAddress": "127.0.0.1", "port": 22} for name in names), key=BY_NODE[0])
+def logins(here: Here, cluster: StoredCluster | None, names: Sequence[str]) -> list[Document]:
+    """Returns how to enter nodes; one that cannot be entered, or is gone, has neither address nor port."""
+    there = [] if cluster is None or cluster.is_deleting else [name for name in names if name in cluster.names]
+    ports = here.logins(cluster.id, there) if cluster is not None and there else {}
+    return sorted((_login(name, ports.get(name)) for name in names), key=BY_NODE[0])
+
+
+def _login(name: str, port: int | None) -> Document:
+    return {"nodeId": name} if port is None else {"nodeId": name, "ipAddress": ADDRESS, "port": port}
 
 
 BY_NODE = (lambda login: str(login["nodeId"]), lambda login: login)

@@ -246,5 +246,6 @@ def _terminating(job: StoredJob, time: str) -> StoredJob:
 
 
 def list_logins(here: Here, ask: Ask) -> Answer:
-    """Lists the nodes that a job runs or ran on."""
-    return paging.page(ask, logins(StoredJob.of(named(here, ask, "jobs")).nodes), *BY_NODE)
+    """Lists the nodes that a job runs or ran on, with the address and the port at which each can be entered."""
+    job = StoredJob.of(named(here, ask, "jobs"))
+    return paging.page(ask, logins(here, _cluster(here, job.cluster), job.nodes), *BY_NODE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Protocol
@@ -42,6 +42,9 @@ class FileService(Protocol):
         """Deletes what is kept beside the shares of an account that does not exist any more."""
 
 
+Logins = Callable[[str, Iterable[str]], Mapping[str, int]]
+
+
 @frozen
 class Here:
     """Where the handlers act.
@@ -56,6 +59,7 @@ class Here:
         preparation: says where a job's preparation would run.
         blobs: the blob service, if there is one, and the URL below which it serves accounts by path.
         containers: what the service does with container images.
+        logins: returns the ports through which nodes of a cluster can be entered, by the cluster's id and their names.
     """
 
     store: Store
@@ -67,6 +71,7 @@ class Here:
     preparation: Callable[[], str] = lambda: ""
     blobs: tuple[FileService, str] | None = None
     containers: Containers = Containers()
+    logins: Logins = lambda cluster, nodes: {}
 
     def storage(self, *, container: bool) -> FileService:
         """Returns the service that holds a share, or a container of blobs.

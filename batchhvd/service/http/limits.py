@@ -87,6 +87,30 @@ PAGE_CODE_SECONDS = 300
 PAGE_SESSION_SECONDS = 12 * 3600
 """How long a browser may go on after it last looked at the status page: 401."""
 
+LOGIN_NODES = 200
+"""The nodes that have a port for logins, if the process may open enough files; the others are listed without one."""
+
+LOGIN_STRANGERS = 10
+"""Connections to the SSH server that have not logged in; a further one is closed."""
+
+LOGIN_CONNECTIONS = 100
+"""Connections to the SSH server in all; a further one is closed."""
+
+LOGIN_SESSIONS = 20
+"""Programs, shells and transfers at a time over one connection to the SSH server; a further one is refused."""
+
+LOGIN_SECONDS = 30
+"""From a connection to the SSH server to its login; then it is closed."""
+
+LOGIN_TRIES = 20
+"""Keys and passwords that one connection may try; then it is closed."""
+
+LOGIN_PASSWORDS = 3
+"""Passwords that one connection may try; then it is closed."""
+
+LOGIN_WAIT_SECONDS = 5.0
+"""How long a password waits before it is looked at, while wrong ones for its cluster come; it doubles from 0.1 s."""
+
 _OWN_FILES = 32  # that the service itself has open at least: its database, logs, pipes, files of shares
 
 
@@ -96,6 +120,12 @@ def connections() -> int:
     if allowed == resource.RLIM_INFINITY:
         return CONNECTIONS
     return max(8, min(CONNECTIONS, allowed - max(_OWN_FILES, allowed // 4)))
+
+
+def login_nodes() -> int:
+    """Returns how many nodes may have a port for logins: an eighth of the files that the process may open."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return LOGIN_NODES if allowed == resource.RLIM_INFINITY else min(LOGIN_NODES, allowed // 8)
 
 
 def open_files() -> int:

@@ -96,6 +96,8 @@ class JobStarter:
         laid = task.build(job, cluster.properties, found, attempt, self.site)
         layout.lay(laid)
         layout.begin_logs(Path(laid.task.logs))
+        if self.site.equip is not None and len(job.nodes) > 1:
+            self.site.equip(Path(job.folder), cluster, job.nodes)
         handle = self.engine.submit(laid.task)
         log.info("job %s runs on %s", job.id, ", ".join(job.nodes))
         return self._handled(job, handle, now)

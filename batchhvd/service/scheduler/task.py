@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from attrs import field, frozen
@@ -14,6 +14,7 @@ from batchhvd.service.mounts import model as mounts
 from batchhvd.service.mounts.model import MountPoint
 from batchhvd.service.scheduler import container
 from batchhvd.service.scheduler.layout import TaskLayout
+from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.documents import ClusterProperties, JobProperties, SetupTask, TaskProperties
 from batchhvd.service.store.job import StoredJob
 from batchhvd.wire.facts import toolkits, vm_sizes
@@ -26,10 +27,12 @@ from batchhvd.wire.facts.times import read_duration
 FOLDERS = {JOB_ROOT: "mounts", CLUSTER_ROOT: "cluster"}
 """Where the mount roots lie in a task's folder."""
 
-_PYTHON = "BATCHHVD_PYTHON_FOLDER"
+_PYTHON, _PROGRAMS = "BATCHHVD_PYTHON_FOLDER", "BATCHHVD_PROGRAMS"
+SSH_CONFIG = "BATCHHVD_SSH_CONFIG"
+"""The variable that names the configuration with which a job's nodes reach each other by ``ssh``."""
 _IN_IMAGE = '"$(command -v python || command -v python3 || echo python)"'
 LITERAL = (
-    *(_PYTHON, CLUSTER_ROOT, JOB_ROOT, "AZ_BATCHAI_JOB_NAME", "AZ_BATCHAI_SHARED_JOB_TEMP"),
+    *(_PYTHON, _PROGRAMS, SSH_CONFIG, CLUSTER_ROOT, JOB_ROOT, "AZ_BATCHAI_JOB_NAME", "AZ_BATCHAI_SHARED_JOB_TEMP"),
     *("AZ_BATCHAI_MPI_HOST_FILE", "AZ_BATCHAI_NODE_LIST"),
 )
 """The variables whose values the service writes and no node expands: a path may contain a dollar sign."""
@@ -46,6 +49,9 @@ class Site:
         options: the engine's own settings.
         directories: the directories of the machine that jobs may mount.
         containers: what it does with container images.
+        programs: the folder of the programs that jobs find before all others, or "".
+        equip: gives the nodes of a job what they reach each other with, by its folder, its cluster and their names; or
+            None.
     """
 
     python: str
@@ -54,6 +60,8 @@ class Site:
     options: Mapping[str, str] = field(factory=dict)
     directories: Sequence[str] = ()
     containers: Containers = Containers()
+    programs: str = ""
+    equip: Callable[[Path, StoredCluster, Sequence[str]], None] | None = None
 
 
 @frozen
@@ -238,7 +246,12 @@ def _variables(job: StoredJob, cluster: ClusterProperties, attempt: Attempt, sit
     properties = job.properties
     size = vm_sizes.size(cluster["vmSize"])
     if container.document(job, site.containers) is None:  # an image has its own search path
-        yield from _path(site).items()
+        path = _path(site)
+        if site.programs:  # before PATH, which refers to it
+            yield _PROGRAMS, site.programs
+            yield SSH_CONFIG, str(attempt.folder / "ssh" / "config")
+            path["PATH"] = f"${{{_PROGRAMS}}}:{path['PATH']}"
+        yield from path.items()
     yield "PYTHONUNBUFFERED", "1"
     yield "PYTHONFAULTHANDLER", "1"
     yield CLUSTER_ROOT, str(attempt.folder / FOLDERS[CLUSTER_ROOT])

@@ -22,6 +22,7 @@ class PrivateClusterFields(TypedDict):
     unusable: dict[str, str]
     keys: dict[str, str]
     secrets: dict[str, str]
+    login: Document
     asked: Document
     warnings: list[str]
 

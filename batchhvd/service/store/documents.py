@@ -212,6 +212,7 @@ class ClusterProperties(TypedDict, total=False):
     """A cluster's ``properties``."""
 
     vmSize: str
+    userAccountSettings: dict[str, str]
     virtualMachineConfiguration: Document
     vmPriority: str
     scaleSettings: ScaleSettings

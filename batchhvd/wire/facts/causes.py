@@ -6,6 +6,7 @@ The service writes the codes; ``explain()``, the command line and the status pag
 from __future__ import annotations
 
 from collections.abc import Mapping
+from shlex import quote
 from typing import NamedTuple
 
 from batchhvd.wire.facts.states import WireWord
@@ -59,6 +60,22 @@ class Remedy(NamedTuple):
     def named(self, name: str) -> Remedy:
         """Returns it with the job's name in place of NAME."""
         return Remedy(self.python, self.shell.replace("NAME", name))
+
+    def after(self, origin: str) -> Remedy:
+        """Returns it with the call or command that started the job, where it says to submit the job again.
+
+        Args:
+            origin: ``run SCRIPT``, ``submit FUNCTION``, or "" for a job file.
+        """
+        how, _, what = origin.partition(" ")
+        again = _AGAIN
+        if how == "run":
+            again = Remedy(
+                f"run it again with session.run({what!r}, …)", f"run it again (batchhvd run {quote(what)} …)"
+            )
+        elif how == "submit":
+            again = Remedy(f"submit {what} again with experiment.submit(…)", f"submit the function {what} again")
+        return Remedy(self.python.replace(_AGAIN.python, again.python), self.shell.replace(_AGAIN.shell, again.shell))
 
 
 class Code(WireWord):

@@ -28,6 +28,9 @@ AFTER = "BATCHHVD_AFTER"
 """After which jobs of its experiment a job starts: their names with commas between them. It needs them to succeed; with
 ``:ended`` behind a name any end will do."""
 
+ORIGIN = "BATCHHVD_ORIGIN"
+"""How a job was started that no job file describes: ``run SCRIPT`` or ``submit FUNCTION``. The client writes it."""
+
 _WHOLE = re.compile("[0-9]{1,9}")
 _ALLOWED: Mapping[str, tuple[re.Pattern[str], str]] = {
     RETRIES: (_WHOLE, "a whole number of at most nine digits"),

@@ -6,7 +6,7 @@ from typing import cast
 
 import click
 import pytest
-from attrs import frozen
+from attrs import field, frozen
 
 from batchhvd import Job, Reason
 from batchhvd.cli.frame import failure
@@ -15,11 +15,19 @@ from batchhvd.errors import JobFailedError
 
 
 @frozen
+class Described:
+    """What is asked of its specification."""
+
+    environment: dict[str, str] = field(factory=dict)
+
+
+@frozen
 class Failed:
     """What is asked of a job that failed."""
 
     errors: tuple[Reason, ...]
     name: str = "ä"
+    spec: Described = Described()
 
 
 def test_the_next_step_is_a_command_and_the_exit_code_is_the_jobs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,6 +43,17 @@ def test_the_next_step_is_a_command_and_the_exit_code_is_the_jobs(capsys: pytest
     assert "Next: upload the script" in said
     assert "batchhvd share upload" in said
     assert "explain()" not in said
+
+
+def test_the_next_step_names_what_started_the_job() -> None:
+    failed = (Reason("RankFailed", "Rank 0 failed."),)
+    for origin, words in (
+        ("", "job submit --rerun"),
+        ("run a b.py", "batchhvd run 'a b.py'"),
+        ("submit f", "function f"),
+    ):
+        job = cast(Job, Failed(failed, spec=Described({"BATCHHVD_ORIGIN": origin})))
+        assert words in failure.next_step(job)
 
 
 def test_a_failure_without_a_reason_points_to_the_files() -> None:

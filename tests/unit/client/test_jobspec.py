@@ -393,3 +393,13 @@ def test_what_python_gives_is_checked_too() -> None:
         JobSpec(nodes=1, task=CustomToolkit("x"), logs="/l", mounts=[Mount("a", "b", "m"), Mount("a", "c", "m")])
     with pytest.raises(SpecError, match="max_seconds must be more than 0"):
         JobSpec(nodes=1, task=CustomToolkit("x"), logs="/l", max_seconds=0)
+
+
+def test_an_output_may_be_a_name() -> None:
+    mount = Mount("account", "share", "files")
+    spec = JobSpec(nodes=1, task=Horovod("train.py"), logs=mount / "logs", mounts=[mount], outputs=["model"])
+    assert spec.outputs == (OutputDirectory("model", f"{mount}/logs", "model"),)
+    assert evolve(spec, nodes=2).outputs == spec.outputs
+    assert JobSpec.from_document(spec.to_document()) == spec
+    with pytest.raises(SpecError, match='"my model" is not the id of a directory'):
+        evolve(spec, outputs=["my model"])

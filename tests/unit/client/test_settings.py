@@ -112,6 +112,9 @@ def test_how_the_service_is_started(place: Path) -> None:
     assert words[:4] == ["--engine", "slurm", "--prepare", "skip"] and words[6:8] == ["--idle", "0"]
     assert words[8:] == ["--option=partition=gpu", f"--allow-directory={place}/config/data"]
     assert options(engine="processes").words()[8:] == words[9:]  # the options are the other engine's
+    assert "--containers=podman" in options(containers="podman").words()
+    with pytest.raises(SpecError, match="containers='rkt' is not known"):
+        options(containers="rkt")
     with pytest.raises(SpecError, match="prepare='late' is not known"):
         options(prepare="late")
 

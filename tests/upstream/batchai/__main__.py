@@ -1,6 +1,6 @@
 """``make upstream``, its second half: the scenarios of azure-cli and the tests of azure-mgmt-batchai, told again.
 
-Prints a table, and below it by name what does not pass, and why. Arguments choose: ``sdk``, ``cli``, names of both.
+Prints a table, below each line by name what does not pass, and why. Arguments choose: ``sdk``, ``cli``, names of both.
 """
 
 from __future__ import annotations
@@ -47,13 +47,12 @@ def main(chosen: list[str]) -> int:
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(60)
-    print("\n".join(["", *(f"{row.name}: {why}" for row in rows for why in row.why)]))
     return 1 if any(row.why for row in rows) else 0
 
 
 def told(row: Row) -> Row:
-    """Prints a line of the table as soon as it is known."""
-    print(f"{row.name:{WIDTH}}{row.passed:5} of {row.count}", flush=True)
+    """Prints a line of the table as soon as it is known, and below it what does not pass."""
+    print("\n    ".join([f"{row.name:{WIDTH}}{row.passed:5} of {row.count}", *row.why]), flush=True)
     return row
 
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,12 @@ def test_from_a_script_to_its_result_and_again(line: Any, project: Path, service
     (project / "helper.py").write_text("VERSION = 'v2'")  # the new code runs, under a new name
     out, err = line("train it.py", "--to", "here", "3", code=3)
     assert out == "0 1 ['3'] v2\n" and "job train-it-0002 on 1 node" in err
+    failed = (
+        batchhvd.local(service.root).group("batchhvd").workspace("runs").experiment("train-it").job("train-it-0002")
+    )
+    why = failed.explain()
+    assert "run it again with session.run('train it.py', …)" in str(why) and "rerun" not in str(why)
+    assert "run it again (batchhvd run 'train it.py' …)" in str(why.for_shell())
     assert "`batchhvd job explain train-it-0002 -g batchhvd -w runs -e train-it` says why" in err
     assert (project / "here/deep er/model.txt").read_text() == "v2"
 
@@ -194,3 +201,53 @@ def test_the_root_of_a_service_is_not_part_of_a_program(project: Path) -> None:
     assert read_folder(project) == before
     (project / "my root" / "token").unlink()  # somebody's own database
     assert "my root/state.sqlite" in read_folder(project).files
+
+
+def wheel(folder: Path, version: str) -> None:
+    """Writes the smallest wheel that there is."""
+    facts = f"tiny_thing-{version}.dist-info"
+    with zipfile.ZipFile(folder / f"tiny_thing-{version}-py3-none-any.whl", "w") as file:
+        file.writestr("tiny_thing.py", f"VERSION = {version!r}\n")
+        file.writestr(f"{facts}/METADATA", f"Metadata-Version: 2.1\nName: tiny-thing\nVersion: {version}\n")
+        file.writestr(
+            f"{facts}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        file.writestr(f"{facts}/RECORD", "")
+
+
+def test_a_run_has_an_environment_that_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "program").mkdir()
+    script = tmp_path / "program" / "look.py"
+    script.write_text("import attrs, sys, tiny_thing\nprint(tiny_thing.VERSION, sys.prefix, sys.argv[1:])\n")
+    wheel(tmp_path, "1.5")
+    (tmp_path / "mine.txt").write_text(f"--no-index\n--find-links {tmp_path}\ntiny-thing==1.5\n")
+    session = batchhvd.local(tmp_path / "root", prepare="skip")
+    try:
+        first = session.run(script, nodes=2, args=["a b"], environment=tmp_path / "mine.txt")
+        lines = "".join(first.stream()).splitlines()
+        place = tmp_path / "home/.cache/batchhvd/environments"
+        [folder] = [one for one in place.iterdir() if one.is_dir()]
+        assert lines == [f"1.5 {folder} ['a b']"] * 2  # and the node's attrs is there too
+        installed = first._log("stderr.txt").decode()
+        assert installed.count("batchhvd: installing") == 1  # the other rank waited
+        second = session.run(script, environment=tmp_path / "mine.txt").wait(timeout=120)
+        assert "installing" not in second._log("stderr.txt").decode()
+        (tmp_path / "mine.txt").write_text("--no-index\ntiny-thing==9\n")
+        with pytest.raises(batchhvd.JobFailedError) as caught:
+            session.run(script, environment=tmp_path / "mine.txt").wait(timeout=120)
+        assert "requirements.txt cannot be installed, see above" in "\n".join(caught.value.tail)
+        assert [one for one in place.iterdir() if (one / "complete").exists()] == [folder]
+    finally:
+        session.stop_service()
+
+
+def test_requirements_that_the_nodes_cannot_have_are_refused(project: Path, service: Any) -> None:
+    session = batchhvd.local(service.root)
+    with pytest.raises(SpecError, match=r"no file 'missing\.txt'"):
+        session.run("train it.py", environment="missing.txt")
+    for line in ("-r other.txt", "-e .", "./here.whl"):
+        (project / "mine.txt").write_text(f"numpy\n{line}\n")
+        with pytest.raises(SpecError, match=r"mine\.txt: .* is a file of this machine"):
+            session.run("train it.py", environment="mine.txt")
+    assert not session.group("batchhvd").exists()
