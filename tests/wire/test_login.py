@@ -110,7 +110,7 @@ def test_ports_of_the_node_are_forwarded_and_no_others(entered: Entered) -> None
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with socket.create_server(("127.0.0.1", 0)) as free:
         local = free.getsockname()[1]
-    ways = ["-L", f"{local}:localhost:{server.server_port}", "-L", f"{local + 1}:192.0.2.1:80"]
+    ways = ["-L", f"{local}:localhost:{server.server_port}", "-L", f"{local + 1}:0.0.0.0:{server.server_port}"]
     with subprocess.Popen(entered.command("-N", *ways, "@NODE"), stderr=subprocess.PIPE) as process:
         try:
             until(lambda: socket.socket().connect_ex(("127.0.0.1", local)) == 0)

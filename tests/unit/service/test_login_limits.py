@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import asyncssh
 import pytest
 
 from batchhvd.service.http import limits
@@ -85,6 +86,35 @@ def test_wrong_passwords_wait_longer_and_longer() -> None:
     assert brake.seconds("another") == 0
     now = 61.0
     assert brake.seconds("c") == 0
+
+
+def test_a_password_waits_for_the_brake(monkeypatch: pytest.MonkeyPatch) -> None:
+    lobby = Lobby()
+    made, _ = door(lobby)
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    async def tries() -> None:
+        for _ in range(3):
+            await made.validate_password("ada", "x")
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    asyncio.run(tries())
+    assert waits == pytest.approx([0, 0.1, 0.2])
+
+
+def test_only_the_node_itself_is_forwarded_to() -> None:
+    made, _ = door(Lobby())
+    made._target = cast(Any, SimpleNamespace(is_here=True))
+    assert all(made.connection_requested(host, 6006, "", 0) for host in ("localhost", "127.0.0.1", "127.1.2.3", "::1"))
+    for host in ("192.0.2.1", "0.0.0.0", "example.org", ""):
+        with pytest.raises(asyncssh.ChannelOpenError):
+            made.connection_requested(host, 80, "", 0)
+    made._target = cast(Any, SimpleNamespace(is_here=False))
+    with pytest.raises(asyncssh.ChannelOpenError):
+        made.connection_requested("localhost", 6006, "", 0)
 
 
 def test_the_limits_of_a_connection_are_given_to_the_server() -> None:
