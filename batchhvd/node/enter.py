@@ -16,6 +16,7 @@ import sys
 import time
 from pathlib import Path
 
+from batchhvd.node.contained import container_name
 from batchhvd.node.folder.durable import DamagedRecordError
 from batchhvd.node.folder.records import has_ended, read_node, read_task
 from batchhvd.node.folder.state import NodeState, PreparationPlace
@@ -98,6 +99,9 @@ def _running(folder: Path, index: int) -> tuple[TaskDocument, NodeRecord]:
         raise CannotEnterError(str(error), NOT_THERE) from error
     if task is None or record is None or has_ended(record) or not record["pid"]:
         raise CannotEnterError("the node runs no task (any more)", NOT_THERE)
+    if container := task.get("container"):  # its files and its software are not those of the machine
+        how = f"{container['engine']} exec -it {container_name(folder, index)} sh"
+        raise CannotEnterError(f"the job runs in a container image; on its machine, `{how}` enters it", NOT_THERE)
     # Whoever came while the preparation runs would write into a layer that later jobs use too.
     if record["state"] == NodeState.PREPARING and task["preparation"] is not None:
         raise CannotEnterError("the node's preparation still runs; try again when it has ended", NOT_YET)

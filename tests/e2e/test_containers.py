@@ -235,6 +235,21 @@ def test_a_private_image_is_pulled_with_its_password_for_this_job_alone(run: Sta
             assert "hunter2" not in str(refused) + found.execution
 
 
+def test_whoever_enters_is_not_led_past_the_image(run: Starter) -> None:
+    said: list[str] = []
+
+    def enter(found: Run) -> None:
+        words = [*Processes().entrance(str(found.folder), 0), "ls", "/"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        said.append(f"{done.returncode} {done.stdout}{done.stderr}")
+        _cancel(found)
+
+    run(f"echo on; {LOOP}", meanwhile=enter)
+    assert said[0].startswith(
+        "69 batchhvd: the job runs in a container image; on its machine, `podman exec -it batchhvd-"
+    )
+
+
 def _seen(engine: Podman) -> None:
     """No other job finds the image by its name, and no process shows the password."""
     assert not any("team/private" in name for name in engine.images)
