@@ -252,12 +252,17 @@ def test_a_file_server_tells_a_mount_point_and_its_type(place: Place, service: A
 
 def test_usages_are_counted_for_each_family(place: Place, service: Any, poll: Any) -> None:
     path = f"/subscriptions/{SUBSCRIPTION}/providers/Microsoft.BatchAI/locations/eastus/usages"
-    found = {entry["name"]["value"]: entry["currentValue"] for entry in service.call("GET", path).json()["value"]}
-    assert len(found) == 17 and found["Clusters"] >= 1
-    poll(lambda: place.client.clusters.get(place.group, "w", "c").current_node_count == 2)
-    found = {entry["name"]["value"]: entry["currentValue"] for entry in service.call("GET", path).json()["value"]}
-    assert found["Standard NC Family Cluster Dedicated vCPUs"] == 12  # two nodes of six cores
-    assert found["Total Cluster LowPriority Regional vCPUs"] == 0
+
+    def told() -> dict[str, int]:
+        return {entry["name"]["value"]: entry["currentValue"] for entry in service.call("GET", path).json()["value"]}
+
+    before = told()
+    assert len(before) == 17 and before["Clusters"] >= 1
+    place.cluster(2, name="counted")
+    poll(lambda: place.client.clusters.get(place.group, "w", "counted").current_node_count == 2)
+    after, family = told(), "Standard NC Family Cluster Dedicated vCPUs"
+    assert after[family] - before[family] == 12  # two nodes of six cores
+    assert after["Total Cluster LowPriority Regional vCPUs"] == before["Total Cluster LowPriority Regional vCPUs"]
 
 
 def test_a_link_may_read_and_list(place: Place, service: Any, poll: Any) -> None:

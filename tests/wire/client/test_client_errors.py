@@ -27,6 +27,7 @@ from batchhvd import (
     HorovodMissingError,
     JobFailedError,
     NotFoundError,
+    RemoteError,
     ResourceFailedError,
     ServiceError,
     ServiceRetiredError,
@@ -104,6 +105,17 @@ def too_late(place: Any) -> None:
 def delete_too_late(place: Any) -> None:
     job = place.run("trap '' TERM; sleep 30 & wait; wait", name="stubborn").wait("running", timeout=30)
     job.delete(timeout=0)
+
+
+class Unreadable:
+    """Can be pickled, and not be read."""
+
+    def __reduce__(self) -> tuple[type, tuple[str]]:
+        return int, ("no number",)
+
+
+def value_unreadable(place: Any) -> None:
+    place.experiment.submit(Unreadable, cluster=place.cluster).result(timeout=60)
 
 
 def resource_failed(place: Any) -> None:
@@ -193,6 +205,7 @@ CASES: list[tuple[Callable[[Any], None], type[BatchHvdError], str, str]] = [
     (delete_too_late, WaitTimeoutError, "job 'stubborn'", "exists()"),
     (resource_failed, ResourceFailedError, "cluster 'huge'", "explain()"),
     (job_failed, JobFailedError, "job 'bad", "explain()"),
+    (value_unreadable, RemoteError, "what rank 0 of job 'tries-", "cannot be read here: ValueError"),
     (wrong_argument, SpecError, "'nosuchfile.py'", "give a path"),
     (wrong_file, SpecError, "tutorial-4-nodes.json:", "AZURE_BATCHAI_STORAGE_ACCOUNT"),
     (engine_unknown, EngineError, "'slurp'", "processes"),
