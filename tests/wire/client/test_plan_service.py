@@ -141,7 +141,7 @@ def test_a_plan_for_a_name_that_is_taken(place: Any) -> None:
 
 
 # Written for this service: accepted if another test has made their share. Published ones ask for what is not there.
-# The one of 2017 names directories below the cluster's mounts only: Batch AI took them without looking, here with a warning.
+# The one of 2017 names directories below the mounts of its cluster, which Batch AI took unseen; here with a warning.
 OF_TODAY = ("preparation-writes-working-directory", "two-slashes-in-prefix", "cntk-brainscript-2017")
 
 
