@@ -31,8 +31,10 @@ LONG = 20_000
 def entered(start: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Entered]:
     folder = tmp_path_factory.mktemp("the lögins")
     running = start(folder / "root")
-    yield Entered(running, folder / "client")
-    running.stop()
+    try:
+        yield Entered(running, folder / "client")
+    finally:  # also when a client cannot be made
+        running.stop()
 
 
 @pytest.fixture(scope="module")

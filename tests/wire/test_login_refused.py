@@ -24,8 +24,10 @@ pytestmark = NEEDED
 def entered(start: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Entered]:
     folder = tmp_path_factory.mktemp("refused")
     running = start(folder / "root")
-    yield Entered(running, folder / "client", nodes=1)
-    running.stop()
+    try:
+        yield Entered(running, folder / "client", nodes=1)
+    finally:  # also when a client cannot be made
+        running.stop()
 
 
 async def login(port: int, user: str = USER, **options: Any) -> str:
