@@ -65,7 +65,9 @@ def _free_name(place: Experiment, name: str) -> str:
 
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False))
-@click.option("--engine", default="slurm", show_default=True, help="slurm or horovodrun")
+@click.option(
+    "--engine", type=click.Choice(["slurm", "horovodrun"]), default="slurm", show_default=True, help="what it is for"
+)
 @click.option(
     "--storage-account-name",
     "account",
