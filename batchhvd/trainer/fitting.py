@@ -122,7 +122,7 @@ def fit(
     hvd.init()
     require_divisible(model, weighted=class_weight is not None or not _is_pair(data))
     optimizers = _optimizers(model, compiled)
-    policy = _rate_policy(scale_rate, callbacks)
+    policy = _rate_policy(scale_rate, optimizers, callbacks)
     told = _rate_told(optimizers, policy, progress)
     _distribute(optimizers, combination(model))
     feeding = functools.partial(
@@ -162,8 +162,12 @@ def fit(
     return _result(history.history, watch, hvd.size())
 
 
-def _rate_policy(scale_rate: ScaleRate | None, callbacks: Sequence[keras.callbacks.Callback]) -> Scaling:
-    """Returns how the rate grows with the ranks, unless a callback would overwrite the scaled rate."""
+def _rate_policy(
+    scale_rate: ScaleRate | None,
+    optimizers: Sequence[keras.optimizers.Optimizer],
+    callbacks: Sequence[keras.callbacks.Callback],
+) -> Scaling:
+    """Returns how the rate grows with the ranks, unless there are several, or a callback would overwrite it."""
     import keras
 
     from batchhvd.trainer.hvd.rate_callbacks import LearningRateScheduleCallback
@@ -171,6 +175,11 @@ def _rate_policy(scale_rate: ScaleRate | None, callbacks: Sequence[keras.callbac
     if scale_rate is None:
         return NONE
     policy = scaling(scale_rate)
+    if any(isinstance(optimizer, keras.optimizers.MultiOptimizer) for optimizer in optimizers):
+        raise SpecError(  # it may make them only when it sees the variables
+            f"scale_rate={scale_rate!r} scales one rate, and a MultiOptimizer has one for each of its optimizers",
+            remedy="multiply their rates by hvd.size() where you make them, and leave scale_rate out",
+        )
     for callback in callbacks:
         if isinstance(callback, (keras.callbacks.LearningRateScheduler, LearningRateScheduleCallback)):
             raise SpecError(

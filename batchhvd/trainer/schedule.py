@@ -97,12 +97,20 @@ def scaled_rates(optimizers: Sequence[keras.optimizers.Optimizer], factor: float
     A rate that changes in between, such as by `ReduceLROnPlateau`, keeps its change. Schedules and functions are
     multiplied as a whole. What is saved in between, such as a checkpoint, holds the multiplied rate.
     """
-    unscale = [_multiply(getattr(optimizer, "inner_optimizer", optimizer), factor) for optimizer in optimizers]
+    rated = [one for optimizer in optimizers for one in with_rates(optimizer)] if factor != 1.0 else []
+    unscale = [_multiply(optimizer, factor) for optimizer in rated]
     try:
         yield
     finally:
         for back in unscale:
             back()
+
+
+def with_rates(optimizer: keras.optimizers.Optimizer) -> list[keras.optimizers.Optimizer]:
+    """Returns the optimizers inside one that have a learning rate: itself, or those of a ``MultiOptimizer`` so far."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    parts = getattr(inner, "optimizers", None)
+    return [inner] if parts is None else [one for part in parts for one in with_rates(part)]
 
 
 def _multiply(optimizer: keras.optimizers.Optimizer, factor: float) -> Callable[[], None]:
@@ -142,8 +150,8 @@ def rate_text(optimizers: Sequence[keras.optimizers.Optimizer], ranks: int, poli
         policy: by which the rates were multiplied.
         advise: whether to name the choices if they were not multiplied.
     """
-    plain = [getattr(optimizer, "inner_optimizer", optimizer) for optimizer in optimizers]
-    rates = ", ".join(f"{float(optimizer.learning_rate):.6g}" for optimizer in plain)
+    plain = [one for optimizer in optimizers for one in with_rates(optimizer)]
+    rates = ", ".join(f"{float(optimizer.learning_rate):.6g}" for optimizer in plain) or "of each of its optimizers"
     if any(callable(optimizer._learning_rate) for optimizer in plain):  # noqa: SLF001  # a schedule
         rates += " in the first step"
     if policy is not NONE:

@@ -96,7 +96,7 @@ class Equipper:
     def __call__(self, folder: Path, cluster: StoredCluster, nodes: Sequence[str]) -> None:
         """Writes it into a job's folder; if it cannot, the log says so, and the job runs without."""
         ports = self.ports(cluster.id, nodes)
-        if not ports:
+        if not ports or "userAccountSettings" not in cluster.properties:  # an old record: nobody is let in
             return
         try:
             equip(folder, peers(self.root, cluster, nodes, ports))

@@ -60,7 +60,8 @@ class NodeTarget:
 
     def is_administrator(self, user: str) -> bool:
         """Whether a user name is the administrator's."""
-        return self._found().properties["userAccountSettings"]["adminUserName"] == user
+        account = self._found().properties.get("userAccountSettings") or {}
+        return bool(user) and account.get("adminUserName") == user
 
     def takes_passwords(self) -> bool:
         """Whether the cluster has a password."""

@@ -20,11 +20,12 @@ from batchhvd.trainer import hvd  # noqa: E402
 RATE = 0.02
 
 
-def trained(rate: Any, scale_rate: Any, **more: Any) -> dict[str, Any]:
+def trained(rate: Any, scale_rate: Any, *, several: bool = False, **more: Any) -> dict[str, Any]:
     """Trains a line on all ranks, and returns the lines, the weight, and the rate afterwards."""
     x = np.linspace(-1, 1, 32, dtype="float32").reshape(32, 1)
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, kernel_initializer="zeros", use_bias=False)])
-    model.compile(keras.optimizers.SGD(rate), "mse")
+    optimizer = keras.optimizers.SGD(rate)
+    model.compile(keras.optimizers.MultiOptimizer(lambda _: optimizer) if several else optimizer, "mse")
     lines: list[str] = []
     trainer.fit(
         model, (x, 3 * x), epochs=1, batch_size=8, shuffle=False, scale_rate=scale_rate, progress=lines.append, **more
@@ -53,6 +54,7 @@ def main() -> None:
     found["function"] = trained(lambda: RATE, "linear")
     found["refused"] = {
         "callback": refused(scale_rate="linear", callbacks=[keras.callbacks.LearningRateScheduler(lambda _: RATE)]),
+        "several": refused(scale_rate="linear", several=True),
         "unknown": refused(scale_rate="cubic"),
     }
     if hvd.rank() == 0:

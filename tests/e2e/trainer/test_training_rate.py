@@ -48,4 +48,5 @@ def test_the_rate_is_said_at_the_start_and_is_that_of_one_rank_afterwards(found:
 @pytest.mark.horovod
 def test_what_would_overwrite_the_scaled_rate_is_refused(found: dict[str, Any]) -> None:
     assert "scale_rate='linear' scales the rate, and LearningRateScheduler sets it" in found["refused"]["callback"]
+    assert "scales one rate, and a MultiOptimizer has one for each" in found["refused"]["several"]
     assert "cubic" in found["refused"]["unknown"]
