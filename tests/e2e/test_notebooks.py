@@ -26,6 +26,10 @@ _NOISE = re.compile(r"oneDNN|cuInit|cudart_stub|absl::|0x[0-9a-f]{6}|/tmp/|/root
 _LARGEST = 100_000  # characters of a stored notebook
 
 
+# Wherever the checkout and its environment lie: tracebacks show paths in both.
+_HERE = "|".join(re.escape(str(place)) for place in (ROOT, sys.prefix))
+
+
 @pytest.mark.horovod
 @pytest.mark.notebooks
 @pytest.mark.timeout(600)
@@ -59,7 +63,7 @@ def cleaned(content: Any, folder: Path) -> None:
         if cell.cell_type == "code":
             cell.outputs = _joined(cell.outputs)
             for output in cell.outputs:
-                _masked(output, re.compile(rf"{re.escape(str(folder))}/[^/\s'\"<]+|/tmp/batchhvd-horovod-\w+"))
+                _masked(output, re.compile(rf"{re.escape(str(folder))}/[^/\s'\"<]+|/tmp/batchhvd-horovod-\w+|{_HERE}"))
 
 
 def _masked(output: Any, place: re.Pattern[str]) -> None:
