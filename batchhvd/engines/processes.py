@@ -10,6 +10,7 @@ import contextlib
 import os
 import shlex
 import signal
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from batchhvd.engines.base import Launch, Status, StopReason, Task, TaskState
 from batchhvd.engines.unchanged import Unchanged
 from batchhvd.errors import EngineError, EngineMissingError
 from batchhvd.node import archive
+from batchhvd.node.contained import remove_left
 from batchhvd.node.folder.document import NodeRecord, ProcessRecord
 from batchhvd.node.folder.durable import DamagedRecordError, is_count, is_ticks, read_record
 from batchhvd.node.folder.records import has_ended, read_node, write_json
@@ -219,6 +221,14 @@ def _sweep(folder: Path, index: int) -> None:
     while (found := _belonging(folder, index)) and time.monotonic() < deadline:
         send(found, signal.SIGKILL)
         time.sleep(0.005)  # the kernel needs a moment
+    # Among them was the container engine's command, before it could tell the container that its input had ended.
+    threading.Thread(target=_remove_container, args=(folder, index), daemon=True).start()
+
+
+def _remove_container(folder: Path, index: int) -> None:
+    """Removes a node's container, if it has one; it may take seconds. What fails here the next node's runner does."""
+    with contextlib.suppress(DamagedRecordError, OSError):
+        remove_left(folder, index)
 
 
 def _belonging(folder: Path, index: int) -> list[int]:
