@@ -116,7 +116,7 @@ def show(context: CliContext, name: str, form: Format, **where: str) -> None:
 
 @sweep.command("best")
 @click.option("--metric", help="the metric, as the training names it (default: that of --stop)")
-@click.option("--goal", type=click.Choice(["max", "min"]), help="(default: that of --stop, else max)")
+@click.option("--goal", type=click.Choice(["max", "min"]), help="(default: that of --stop, else by the name)")
 @_verb
 def best(context: CliContext, name: str, metric: str | None, goal: str | None, form: Format, **where: str) -> None:
     """Shows the best trial of the sweep NAME."""
@@ -205,5 +205,5 @@ def _rule(text: str | None) -> Stopping | None:
         return None
     if kind not in ("asha", "median") or not metric.strip("-"):
         raise click.BadParameter(f"{text!r} is not asha:METRIC or median:METRIC", param_hint="--stop")
-    goal, name = ("min", metric[1:]) if metric.startswith("-") else ("max", metric)
+    goal, name = ("min", metric[1:]) if metric.startswith("-") else (None, metric)
     return sweeps.asha(name, goal=goal) if kind == "asha" else sweeps.median(name, goal=goal)

@@ -219,7 +219,7 @@ class Experiment(Resource):
             stop: the rule by which trials are given up, such as ``sweeps.asha("val_accuracy")``.
 
         Raises:
-            ConflictError: there is a sweep of this name with another definition.
+            ConflictError: there is a sweep of this name with another definition, or some of its trials ran other files.
             SpecError: the spec has a place that no name of the space stands for, or its logs lie on no share.
         """
         from batchhvd.resources import sweep

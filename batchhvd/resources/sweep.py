@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field
@@ -15,9 +18,11 @@ from batchhvd.resources.storage_account import find_account
 from batchhvd.resources.sweep_record import Definition
 from batchhvd.resources.trial import Trial, TrialState, state_of
 from batchhvd.sweeps import Point
+from batchhvd.sweeps.stopping import goal_of, signed
 from batchhvd.sweeps.template import check, fill
 from batchhvd.wire import bulk
 from batchhvd.wire.facts.documents import Body
+from batchhvd.wire.facts.job_variables import CONTENT
 from batchhvd.wire.waiting import Pace, Report, wait_until
 
 if TYPE_CHECKING:
@@ -65,7 +70,7 @@ class Sweep:
     def refresh(self) -> Self:
         """Reads how the trials stand; what they have reported is read when it is asked for."""
         before = {trial.number: trial for trial in self._trials}
-        jobs = sweep_record.latest(self.name, self.experiment.jobs())
+        jobs = sweep_record.latest(self.name, self.experiment.jobs(), self.definition.place)
         points = enumerate(self.definition.points, 1)
         self._trials = [self._trial(number, point, jobs.get(number), before.get(number)) for number, point in points]
         return self
@@ -84,6 +89,7 @@ class Sweep:
             SpecError: the rule's metric is none that the trainings report; or secrets are missing.
             WaitTimeoutError: the time is over.
         """
+        self._warn_of_changes()
         return wait_until(
             self._step,
             Sweep._is_over,
@@ -97,7 +103,8 @@ class Sweep:
 
     def submit(self) -> Self:
         """Submits the trials that have no job yet, as many as may run at once, and returns without waiting."""
-        self.refresh()._submit_planned()
+        self._warn_of_changes()
+        self._submit_planned()
         return self.refresh()
 
     def best(self, metric: str | None = None, *, goal: str | None = None) -> Trial:
@@ -105,27 +112,28 @@ class Sweep:
 
         Args:
             metric: the metric, as the training names it; None for the rule's.
-            goal: ``"max"`` or ``"min"``; None for the rule's, else ``"max"``.
+            goal: ``"max"`` or ``"min"``; None for the rule's if it is its metric, else ``"min"`` for losses and errors.
 
         Raises:
             SpecError: no metric is given and there is no rule, or no trial has reported it.
         """
         rule = self.definition.rule
         metric = metric or (rule.metric if rule else None)
-        goal = goal or (rule.goal if rule else "max")
         if metric is None:
             raise SpecError("best needs a metric", remedy="give one that the training reports, such as val_accuracy")
+        goal = goal or (rule.goal if rule and rule.metric == metric else goal_of(metric))
         if goal not in ("max", "min"):
             raise SpecError(f"goal must be max or min, not {goal!r}", remedy="max for an accuracy, min for a loss")
-        found = [(trial, trial.curve(metric)) for trial in self._read(self._known())]
-        reported = [(trial, (max if goal == "max" else min)(curve)) for trial, curve in found if curve]
-        if not reported:
+        found = {trial.number: trial.curve(metric) for trial in self._read(self._known())}
+        best = {number: max((signed(value, goal) for value in curve), default=-inf) for number, curve in found.items()}
+        if max(best.values()) == -inf:
             raise SpecError(f"no trial of {self.name!r} has reported {metric!r} yet", remedy="wait for the first epoch")
-        return (max if goal == "max" else min)(reported, key=lambda one: one[1])[0]
+        return max(self._known(), key=lambda trial: best[trial.number])
 
     def retry(self) -> list[Job]:
         """Submits the trials that failed again, under their next run's names, and returns the new jobs."""
-        failed = [trial for trial in self.refresh()._trials if trial.state == TrialState.FAILED]
+        self._warn_of_changes()
+        failed = [trial for trial in self._trials if trial.state == TrialState.FAILED]
         return self._submit([(trial.number, trial.point, trial.job) for trial in failed])
 
     def stop(self) -> Self:
@@ -202,14 +210,29 @@ class Sweep:
 
     def _submit(self, trials: Sequence[tuple[int, Point, Job | None]]) -> list[Job]:
         """Creates the jobs of some trials; a job that is there already is not made twice."""
-        spec = self.definition.with_secrets()
-        accounts = {account: find_account(self.experiment.group, account) for account in spec._accounts()}
-        body = self._bodies(accounts)
+        body = self._bodies(self._accounts())
         if len(trials) > 1 and self._knows_bulk():
             slices = [trials[at : at + bulk.SLICE] for at in range(0, len(trials), bulk.SLICE)]
             return [job for some in slices for job in self._submit_slice([body(*trial) for trial in some])]
         with ThreadPoolExecutor(_AT_A_TIME, "batchhvd sweep") as pool:
             return list(pool.map(lambda trial: self._submit_one(*body(*trial)), trials))
+
+    def _accounts(self) -> dict[str, StorageAccount]:
+        names = self.definition.spec._accounts()
+        return {account: find_account(self.experiment.group, account) for account in names}
+
+    def _changes(self) -> str:
+        """Says which uploaded files were others when trials ran that are there already; "" if none were."""
+        now = runs.content(self.definition.spec, self._accounts())
+        noted = [sweep_record.variable(trial.job, CONTENT) for trial in self.refresh()._trials if trial.job]
+        changed = [files for text in noted if text and (files := runs.changed(json.loads(text), now))]
+        names = sorted({name for files in changed for name in files})
+        return f"{len(changed)} trials ran an earlier version of {', '.join(names)}" if changed else ""
+
+    def _warn_of_changes(self) -> None:
+        changes = self._changes()
+        if changes:
+            warnings.warn(f"sweep {self.name!r}: {changes}; they stay as they are", UserWarning, stacklevel=3)
 
     def _submit_one(self, name: str, body: Body) -> Job:
         return Job(self.experiment, name)._create(body, _PATIENCE)
@@ -252,7 +275,7 @@ def make(experiment: Experiment, name: str, definition: Definition) -> Sweep:
     """Returns a sweep after its definition was kept; nothing is submitted.
 
     Raises:
-        ConflictError: there is a sweep of this name with another definition.
+        ConflictError: there is a sweep of this name with another definition, or with other uploaded files.
         SpecError: the name is none for jobs, or the spec has places that nothing stands for.
     """
     sweep_record.check_name(name)
@@ -263,7 +286,14 @@ def make(experiment: Experiment, name: str, definition: Definition) -> Sweep:
         raise ConflictError(f"{what}. Open it with open_sweep(), or give another name", code="SweepExists").told(
             f"{what}. `batchhvd sweep show {name}` shows it; or give another --name"
         )
-    return Sweep(experiment, name, evolve(definition, place=kept.place), tuple(unplaced))
+    made = Sweep(experiment, name, evolve(definition, place=kept.place), tuple(unplaced))
+    changes = made._changes()
+    if changes:
+        what = f"sweep {name!r} exists, and since then its files have changed: {changes}. Nothing was started"
+        raise ConflictError(
+            f"{what}: give another name, or go on with both versions by open_sweep({name!r}).run()", code="SweepExists"
+        ).told(f"{what}: give another --name, or go on with both versions by `batchhvd sweep resume {name}`")
+    return made
 
 
 def reopen(experiment: Experiment, name: str) -> Sweep:

@@ -104,16 +104,30 @@ def run_name(sweep: str, number: int, before: str) -> str:
     return f"{first}-{int(found['run'] or 1) + 1:04}" if found else first
 
 
-def latest(sweep: str, jobs: Iterable[Job]) -> dict[int, Job]:
-    """Returns the last job of each trial, by the trial's number."""
+def latest(sweep: str, jobs: Iterable[Job], place: str = "") -> dict[int, Job]:
+    """Returns the last job of each trial, by the trial's number.
+
+    Args:
+        sweep: the sweep's name.
+        jobs: the experiment's jobs.
+        place: where its definition is kept: a job that does not note it belongs to somebody else, whatever its name.
+            "" for all jobs of fitting names.
+    """
     found: dict[int, tuple[int, Job]] = {}
     for job in jobs:
         match = _TRIAL.fullmatch(job.name)
-        if match and match["sweep"].lower() == sweep.lower():
+        ours = not place or variable(job, VARIABLE).rpartition("#")[0].lower() == place.lower()
+        if match and ours and match["sweep"].lower() == sweep.lower():
             number, run = int(match["number"]), int(match["run"] or 1)
             if number not in found or found[number][0] < run:
                 found[number] = (run, job)
     return {number: job for number, (_, job) in found.items()}
+
+
+def variable(job: Job, name: str) -> str:
+    """Returns a variable of a job that was read, "" if it has none of this name."""
+    variables = (job.document.get("properties") or {}).get("environmentVariables") or ()
+    return next((str(entry.get("value") or "") for entry in variables if entry["name"] == name), "")
 
 
 def find(experiment: Experiment, name: str) -> Definition:
@@ -123,7 +137,7 @@ def find(experiment: Experiment, name: str) -> Definition:
         NotFoundError: there is none of this name, or its file is gone.
     """
     for job in latest(name, experiment.jobs()).values():
-        place = str(job.spec.environment.get(VARIABLE, "")).rpartition("#")[0]
+        place = variable(job, VARIABLE).rpartition("#")[0]
         account, _, rest = place.partition("/")
         share, _, path = rest.partition("/")
         if account and share and path:

@@ -5,6 +5,7 @@ A rule keeps no state: the same reports give the same answer, so that an interru
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, cast
@@ -15,6 +16,18 @@ from batchhvd.errors import SpecError
 
 GOALS = ("max", "min")
 Curves = Mapping[int, Sequence[float]]
+
+
+def goal_of(metric: str, goal: str | None = None) -> str:
+    """Returns whether more or less of a metric is better: what is given, else ``"min"`` for losses and errors."""
+    return goal or ("min" if "loss" in metric.lower() or "error" in metric.lower() else "max")
+
+
+def signed(value: float, goal: str) -> float:
+    """Returns a value so that more is better; one that is no number, as of a diverged training, is the worst."""
+    if math.isnan(value):
+        return -math.inf
+    return value if goal == "max" else -value
 
 
 def _goal(_owner: object, _attribute: object, value: str) -> None:
@@ -68,22 +81,20 @@ class Median:
     """
 
     metric: str
-    goal: str = field(default="max", validator=_goal)
+    goal: str = field(validator=_goal)
     after: int = field(default=1, validator=_at_least(1))
     least: int = field(default=3, validator=_at_least(1))
 
     def lost(self, curves: Curves) -> set[int]:
         """Returns which trials are behind."""
-        sign = 1 if self.goal == "max" else -1
-        signed = {trial: [sign * value for value in curve] for trial, curve in curves.items()}
-        return {trial for trial, curve in signed.items() if len(curve) >= self.after and self._behind(trial, signed)}
+        better = {trial: [signed(value, self.goal) for value in curve] for trial, curve in curves.items()}
+        return {trial for trial, curve in better.items() if len(curve) >= self.after and self._behind(trial, better)}
 
-    def _behind(self, trial: int, signed: Curves) -> bool:
-        done = len(signed[trial])
-        others = [
-            statistics.fmean(curve[:done]) for one, curve in signed.items() if one != trial and len(curve) >= done
-        ]
-        return len(others) >= self.least and max(signed[trial]) < statistics.median(others)
+    def _behind(self, trial: int, better: Curves) -> bool:
+        done = len(better[trial])
+        peers = [curve for one, curve in better.items() if one != trial and len(curve) >= done]
+        others = [statistics.fmean(curve[:done]) for curve in peers]
+        return len(others) >= self.least and max(better[trial]) < statistics.median(others)
 
     def describe(self) -> dict[str, object]:
         """Returns the rule as plain values."""
@@ -105,7 +116,7 @@ class Asha:
     """
 
     metric: str
-    goal: str = field(default="max", validator=_goal)
+    goal: str = field(validator=_goal)
     first: int = field(default=1, validator=_at_least(1))
     factor: int = field(default=3, validator=_at_least(2))
 
@@ -120,8 +131,7 @@ class Asha:
 
     def _behind(self, at_rung: Mapping[int, float]) -> set[int]:
         """Returns who is not among the best of a rung; nobody before ``factor`` trials have reached it."""
-        sign = -1 if self.goal == "max" else 1
-        ranked = sorted(at_rung, key=lambda trial: (sign * at_rung[trial], trial))
+        ranked = sorted(at_rung, key=lambda trial: (-signed(at_rung[trial], self.goal), trial))
         return set(ranked[max(1, len(ranked) // self.factor) :]) if len(ranked) >= self.factor else set()
 
     def describe(self) -> dict[str, object]:
@@ -129,14 +139,14 @@ class Asha:
         return {"rule": "asha", **asdict(self)}
 
 
-def median(metric: str, *, goal: str = "max", after: int = 1, least: int = 3) -> Median:
-    """Returns the median rule; ``Median`` describes the arguments."""
-    return Median(metric, goal, after, least)
+def median(metric: str, *, goal: str | None = None, after: int = 1, least: int = 3) -> Median:
+    """Returns the median rule, as ``Median`` describes it; without a goal, less is better of losses and errors."""
+    return Median(metric, goal_of(metric, goal), after, least)
 
 
-def asha(metric: str, *, goal: str = "max", first: int = 1, factor: int = 3) -> Asha:
-    """Returns successive halving; ``Asha`` describes the arguments."""
-    return Asha(metric, goal, first, factor)
+def asha(metric: str, *, goal: str | None = None, first: int = 1, factor: int = 3) -> Asha:
+    """Returns successive halving, as ``Asha`` describes it; without a goal, less is better of losses and errors."""
+    return Asha(metric, goal_of(metric, goal), first, factor)
 
 
 def rule(described: Mapping[str, object] | None) -> Stopping | None:

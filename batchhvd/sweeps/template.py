@@ -30,7 +30,8 @@ def check(spec: JobSpec, names: tuple[str, ...]) -> list[str]:
     strange = sorted(places - set(names))
     if strange:
         known = ", ".join("{" + name + "}" for name in names)
-        raise SpecError(f"nothing stands for {{{strange[0]}}} in the job", remedy=f"the space has {known}")
+        remedy = f"the space has {known}; braces that are no place need blanks inside: {{ {strange[0]} }}"
+        raise SpecError(f"nothing stands for {{{strange[0]}}} in the job", remedy=remedy)
     return [name for name in names if name not in places]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from batchhvd.wire.facts.documents import Body
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 SLICE = 200
 """Jobs of one request: few enough that the service answers others in between."""
 
+_BYTES = 2 << 20  # of one request; the service takes twice as many
+
 
 def create_jobs(connection: Connection, experiment: str, jobs: Sequence[tuple[str, Body]]) -> None:
     """Creates jobs of an experiment; those that are there already and are the same stay.
@@ -20,12 +23,31 @@ def create_jobs(connection: Connection, experiment: str, jobs: Sequence[tuple[st
     Args:
         connection: the way to a service of this package.
         experiment: the experiment's id.
-        jobs: names and bodies, at most ``SLICE``.
+        jobs: names and bodies.
     """
+    for entries in _requests(jobs):
+        _send(connection, f"{connection.endpoint}{experiment}/jobs", entries)
+
+
+def _requests(jobs: Sequence[tuple[str, Body]]) -> Iterator[list[Mapping[str, object]]]:
+    """Yields the jobs of each request; one job alone may be larger than the service takes, which then says so."""
+    entries: list[Mapping[str, object]] = []
+    size = 0
+    for name, body in jobs:
+        entry = {"name": name, **body}
+        length = len(json.dumps(entry))
+        if entries and (len(entries) == SLICE or size + length > _BYTES):
+            yield entries
+            entries, size = [], 0
+        entries.append(entry)
+        size += length
+    if entries:
+        yield entries
+
+
+def _send(connection: Connection, url: str, entries: Sequence[Mapping[str, object]]) -> None:
     from azure.core.rest import HttpRequest
 
-    bodies: list[Mapping[str, object]] = [{"name": name, **body} for name, body in jobs]
-    url = f"{connection.endpoint}{experiment}/jobs"
-    request = HttpRequest("POST", url, params={"api-version": "2018-05-01"}, json={"jobs": bodies})
+    request = HttpRequest("POST", url, params={"api-version": "2018-05-01"}, json={"jobs": entries})
     response = connection.resources._client.send_request(request)
     response.raise_for_status()

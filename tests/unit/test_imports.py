@@ -28,7 +28,7 @@ ARROWS = {
     "cli.frame": "batchhvd resources views logs wire wire.facts",
     "batchhvd": "",
     "resources": "resources.values advice functions sweeps views logs transfer spec wire wire.facts",
-    "resources.values": "views logs wire wire.facts",
+    "resources.values": "sweeps views logs wire wire.facts",
     "functions": "",
     "views": "logs wire.facts",
     "advice": "spec wire wire.facts",

@@ -11,6 +11,7 @@ from attrs import field, frozen
 
 from batchhvd.errors import SpecError
 from batchhvd.resources.values.metrics import Metrics
+from batchhvd.sweeps.stopping import goal_of, signed
 
 if TYPE_CHECKING:
     from batchhvd.resources.job import Job
@@ -77,7 +78,8 @@ def _row(job: Job, metrics: Metrics, metric: str) -> dict[str, object]:
     spec = job.spec
     point = _point(spec.environment.get("BATCHHVD_POINT", ""))
     figures = [(row[metric], row["epoch"]) for row in metrics if metric in row]
-    best = (min if "loss" in metric or "error" in metric else max)(figures, default=None)
+    goal = goal_of(metric)
+    best = max(figures, key=lambda figure: signed(figure[0], goal), default=None)
     rates = [row["images_per_second"] for row in metrics if "images_per_second" in row]
     took = (job.ended - job.started).total_seconds() if job.started and job.ended else None
     return {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from attrs import define, field
 
 from batchhvd.service.store import documents
@@ -25,11 +27,16 @@ class JobOrder:
     store: Store
     met: set[str] = field(factory=set)
 
-    def judge(self, job: StoredJob) -> str | ErrorDocument:
-        """Returns "" for a job that may start, the reason of one that waits, or why one will never start."""
+    def judge(self, job: StoredJob, active: Mapping[str, StoredJob]) -> str | ErrorDocument:
+        """Returns "" for a job that may start, the reason of one that waits, or why one will never start.
+
+        Args:
+            job: the job.
+            active: all jobs that have not ended, by key: while one of them is waited for, the store is not asked.
+        """
         if not job.after or job.key in self.met or job.state != JobState.QUEUED or job.nodes:
             return ""
-        found = [self._judge(job, earlier) for earlier in job.after]
+        found = [self._judge(job, earlier, active) for earlier in job.after]
         hopeless = [one for one in found if not isinstance(one, str)]
         if hopeless:
             return hopeless[0]
@@ -42,8 +49,11 @@ class JobOrder:
         """Forgets what is known of jobs that are no longer active."""
         self.met &= known
 
-    def _judge(self, job: StoredJob, earlier: EarlierJob) -> str | ErrorDocument:
-        record = self.store.get(job.sibling(earlier.name))
+    def _judge(self, job: StoredJob, earlier: EarlierJob, active: Mapping[str, StoredJob]) -> str | ErrorDocument:
+        id = job.sibling(earlier.name)
+        if id.lower() in active:
+            return _awaited(earlier)
+        record = self.store.get(id)
         if record is None:
             return _failed(earlier, "is gone")
         other = StoredJob.of(record)
@@ -51,7 +61,11 @@ class JobOrder:
             return ""
         if other.has_ended:
             return _failed(earlier, "failed")
-        return f"{earlier.name} has {'ended' if earlier.may_fail else 'succeeded'}"
+        return _awaited(earlier)
+
+
+def _awaited(earlier: EarlierJob) -> str:
+    return f"{earlier.name} has {'ended' if earlier.may_fail else 'succeeded'}"
 
 
 def _failed(earlier: EarlierJob, how: str) -> ErrorDocument:

@@ -213,7 +213,7 @@ class Scheduler:
         """Returns the jobs of a cluster without those that wait for others, which need no node yet."""
         found = {}
         for key, job in jobs.items():
-            judged = self._order.judge(job)
+            judged = self._order.judge(job, present.jobs)
             if not judged:
                 found[key] = job
             elif isinstance(judged, str):

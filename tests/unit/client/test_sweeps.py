@@ -160,6 +160,21 @@ def test_the_median_rule_waits_for_others_and_epochs() -> None:
     )
 
 
+def test_less_is_better_of_losses_and_errors_unless_said_otherwise() -> None:
+    assert [sweeps.asha(metric).goal for metric in ("val_loss", "mean_absolute_error", "accuracy", "auc")] == [
+        *("min", "min", "max", "max")
+    ]
+    assert sweeps.median("val_loss", goal="max").goal == "max"
+
+
+@pytest.mark.parametrize("goal", ["max", "min"])
+def test_a_diverged_training_is_the_worst(goal: str) -> None:
+    nan = float("nan")
+    curves = {1: [0.5], 2: [nan], 3: [0.4], 4: [nan, nan]}
+    assert {2, 4} <= sweeps.asha("x", goal=goal, first=1, factor=2).lost(curves)
+    assert {2, 4} & sweeps.median("x", goal=goal, least=2).lost(curves) == {2}
+
+
 @pytest.mark.parametrize("made", [sweeps.asha("a", goal="min", first=2, factor=4), sweeps.median("b", after=3), None])
 def test_a_rule_comes_back_from_its_description(made: sweeps.Stopping | None) -> None:
     assert rule(json.loads(json.dumps(made.describe() if made else None))) == made

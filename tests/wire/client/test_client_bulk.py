@@ -22,15 +22,15 @@ def body(place: Any, command: str = "true") -> Any:
     return place.spec(command)._request(place.cluster.id, {place.share.account.name: place.share.account.read_key()})
 
 
-def send(experiment: Any, jobs: Any) -> None:
+def _all(experiment: Any, jobs: Any) -> None:
     with experiment._asking("given jobs"):
         bulk.create_jobs(experiment._connection, experiment.id, jobs)
 
 
 def test_all_are_created_and_a_repetition_creates_what_is_missing(place: Any, experiment: Any) -> None:
     jobs = [(f"j{number}", body(place, f"echo {number}")) for number in range(5)]
-    send(experiment, jobs[:3])
-    send(experiment, jobs)
+    _all(experiment, jobs[:3])
+    _all(experiment, jobs)
     assert sorted(job.name for job in experiment.jobs()) == [f"j{number}" for number in range(5)]
     assert "".join(experiment.job("j4").wait(timeout=60).stream()) == "4\n"
     one = experiment.create_job("j1", place.spec("echo 1"), cluster=place.cluster, rerun=True).wait(timeout=60)
@@ -46,8 +46,6 @@ def test_all_are_created_and_a_repetition_creates_what_is_missing(place: Any, ex
         (lambda jobs: [*jobs, ("a b", jobs[0][1])], "Job 'a b'"),
         (lambda jobs: [*jobs, jobs[0]], "The job 'j0' is there twice"),
         (lambda jobs: [*jobs, ("x", {"properties": {}})], "Job 'x'"),
-        (lambda jobs: [], "a list of 1 to 1000 jobs"),
-        (lambda jobs: [(f"k{number}", {"properties": {}}) for number in range(1001)], "a list of 1 to 1000 jobs"),
         (lambda jobs: [("y", {})], "two fields, name and properties"),
     ],
 )
@@ -56,14 +54,41 @@ def test_what_is_wrong_with_one_is_named_and_none_is_created(
 ) -> None:
     jobs = [(f"j{number}", body(place)) for number in range(5)]
     with pytest.raises(BadRequestError, match=message):
-        send(experiment, change(jobs))
+        _all(experiment, change(jobs))
     assert list(experiment.jobs()) == []
 
 
+@pytest.mark.parametrize("count", [0, 1001])
+def test_a_request_has_a_number_of_jobs(experiment: Any, count: int) -> None:
+    url = f"{experiment._connection.endpoint}{experiment.id}/jobs"
+    entries = [{"name": f"k{number}", "properties": {}} for number in range(count)]
+    with pytest.raises(BadRequestError, match="a list of 1 to 1000 jobs"), experiment._asking("given jobs"):
+        bulk._send(experiment._connection, url, entries)
+
+
+def test_large_jobs_go_in_several_requests(place: Any, experiment: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    send = bulk._send
+
+    def counted(connection: Any, url: str, entries: Any) -> None:
+        sizes.append(len(entries))
+        send(connection, url, entries)
+
+    monkeypatch.setattr(bulk, "_send", counted)
+    large = place.spec("true", environment={"NOTE": "x" * 100_000})._request(
+        place.cluster.id, {place.share.account.name: place.share.account.read_key()}
+    )
+    send_all = [(f"j{number}", large) for number in range(50)]  # 5 MB, more than a request may have
+    _all(experiment, send_all)
+    assert sum(sizes) == 50 and len(sizes) == 3
+    assert len(list(experiment.jobs())) == 50
+    experiment.delete()
+
+
 def test_another_job_of_a_name_is_not_replaced(place: Any, experiment: Any) -> None:
-    send(experiment, [("j", body(place, "echo old"))])
+    _all(experiment, [("j", body(place, "echo old"))])
     with pytest.raises(ConflictError, match="Job 'j': The job 'j' exists already with other content"):
-        send(experiment, [("i", body(place)), ("j", body(place, "echo new"))])
+        _all(experiment, [("i", body(place)), ("j", body(place, "echo new"))])
     assert [job.name for job in experiment.jobs()] == ["j"]
 
 

@@ -55,7 +55,8 @@ def test_every_point_is_tried_once_and_the_best_is_found(place: Any, folder: str
     assert [trial.state for trial in sweep] == ["succeeded"] * 3
     best = sweep.best("accuracy")
     assert (best.number, best.point, best.job.name) == (2, {"rate": 0.1}, f"{sweep.name}_0002")
-    assert sweep.best("loss", goal="min").number == 2
+    assert sweep.best("loss").number == 2
+    assert sweep.best("loss", goal="max").number == 1
     row = sweep.table()[1]
     assert {key: row[key] for key in ("trial", "rate", "state", "epochs", "accuracy")} == {
         **{"trial": 2, "rate": 0.1, "state": "succeeded", "epochs": 9, "accuracy": 0.8}
@@ -114,6 +115,27 @@ def test_a_sweep_of_another_definition_is_not_mixed_up(place: Any, folder: str) 
         place.experiment.sweep("a/b", spec, sweeps.grid(rate=[0.1]), cluster=place.cluster)
     with pytest.raises(SpecError, match=r"nothing stands for \{rate\}"):
         place.experiment.sweep(name(), spec, sweeps.grid(other=[0.1]), cluster=place.cluster)
+
+
+def test_a_mended_script_does_not_show_the_old_results(place: Any, folder: str, tmp_path: Path) -> None:
+    spec, space = training(place, folder), sweeps.grid(rate=[0.1, 0.2])
+    sweep = place.experiment.sweep(name(), spec, space, cluster=place.cluster).run(timeout=60)
+    (tmp_path / "train.py").write_text(TRAINING.replace("accuracy = 1 -", "accuracy = 2 -"))
+    place.share.upload(tmp_path / "train.py", f"{folder}/train.py")
+    changed = f"2 trials ran an earlier version of data/{folder}/train.py"
+    with pytest.raises(ConflictError, match=f"since then its files have changed: {changed}. Nothing was started"):
+        place.experiment.sweep(sweep.name, spec, space, cluster=place.cluster)
+    with pytest.warns(UserWarning, match=f"{changed}; they stay as they are"):
+        place.experiment.open_sweep(sweep.name).run(timeout=60)
+
+
+def test_somebody_else_s_job_is_no_trial(place: Any, folder: str) -> None:
+    chosen = name()
+    other = place.experiment.create_job(f"{chosen}_0002", place.spec("true"), cluster=place.cluster)
+    sweep = place.experiment.sweep(chosen, training(place, folder), sweeps.grid(rate=[0.1, 0.2]), cluster=place.cluster)
+    assert [trial.state for trial in sweep.refresh()] == ["planned", "planned"]
+    with pytest.raises(ConflictError, match=f"Job '{other.name}': The job '{other.name}' exists already with other"):
+        sweep.run(timeout=60)
 
 
 def test_secrets_are_not_kept_and_their_lack_is_said(place: Any) -> None:
