@@ -218,7 +218,7 @@ class FileShare(Resource):
     def _put(self, path: str, content: bytes) -> None:
         """Writes a small file, so that the old or the new content is there whole at any moment."""
         with self._asking(f"given {path!r}"):
-            new = self._client().get_file_client(f"{path}.new")
+            new = self._client().get_file_client(f"{path}.{os.urandom(8).hex()}.new")  # two programs may do so at once
             new.upload_file(content)
             new.rename_file(path, overwrite=True)
 

@@ -161,9 +161,21 @@ def test_ranks_of_a_failed_job_leave_complete_logs(world: Live) -> None:
     assert [line for line in found if line.startswith("rank 0")] == [f"rank 0 line {i}" for i in range(1, 501)]
 
 
-def test_a_killed_rank_is_named_and_not_the_one_that_lost_it(world: Live) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        "HorovodInternalError: Horovod has been shut down",
+        "RuntimeError: [gloo/transport/tcp/pair.cc] Connection closed by peer [127.0.0.1]:1234",
+        "RuntimeError: Connection reset by peer",
+        "RuntimeError: [../gloo/transport/tcp/pair.cc] writev: Broken pipe",
+        "torch.distributed.DistNetworkError: The client socket has timed out",
+        "torch.distributed.DistBackendError: NCCL error: ncclRemoteError: A call failed",
+    ],
+    ids=lambda words: str(words)[:24],
+)
+def test_a_killed_rank_is_named_and_not_the_one_that_lost_it(world: Live, words: str) -> None:
     # Seen to fail without Supervisor's patience with victims: rank 0 was named, which ends first.
-    lost = "echo 'HorovodInternalError: Horovod has been shut down'; exit 1"
+    lost = f"echo '{words}'; exit 1"
     world.command("j", f"[ $HOROVOD_RANK = 0 ] && {{ {lost}; }}; echo step 7; sleep 0.5; kill -9 $$", nodes=2)
     assert world.ended("j") == "failed"
     code, message = world.error("j")
