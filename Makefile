@@ -27,7 +27,7 @@ WORKERS ?= 3
 
 # COVERAGE=1 measures what the tests reach, the programs that they start included, and fails below this percentage.
 COVERAGE ?=
-FLOOR ?= 85
+FLOOR ?= 90
 PINS ?= newest
 
 PY := $(VENV)/bin/python

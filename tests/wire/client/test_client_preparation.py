@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from batchhvd.cli import main as cli
 from batchhvd.service.status import verdict
 from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Store
+from tests.support.waiting import until
 
 if os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0:
     pytest.skip("a preparation runs in an overlay, which needs root and mounts", allow_module_level=True)
@@ -61,9 +63,11 @@ def test_a_preparation_is_seen_while_it_runs(place: Any, go: Any) -> None:
     shown._repr_html_()
     assert "preparing: echo begin" in shown._repr_html_() and "preparing" in repr(shown)
     assert "It is being prepared: echo begin" in str(summary(place))
-    release()
-    assert found + "".join(pieces) in ("begin\naside\nend\n", "aside\nbegin\nend\n")
-    assert any("preparing: echo begin" in line for line in told)
+    with ThreadPoolExecutor(1) as reader:
+        rest = reader.submit("".join, pieces)
+        until(lambda: any("preparing: echo begin" in line for line in told))  # while it waits for more
+        release()
+        assert found + rest.result(60) in ("begin\naside\nend\n", "aside\nbegin\nend\n")
     deadline = time.monotonic() + 30
     while job.refresh().describe() == "running" and time.monotonic() < deadline:
         time.sleep(0.1)
