@@ -110,9 +110,9 @@ def request(connection: http.client.HTTPConnection, token: str, method: str, pat
     connection.request(method, path + VERSION, content, {"Authorization": f"Bearer {token}"})
     answer = connection.getresponse()
     text = answer.read()
-    if answer.status not in (200, 201):
+    if answer.status not in (200, 201, 202):
         raise SystemExit(f"{method} {path}: {answer.status} {text.decode()}")
-    return json.loads(text)
+    return json.loads(text) if text else None  # 202 has no body
 
 
 def measure(url: str, token: str, clients: int, seconds: float) -> dict[str, Any]:
