@@ -70,7 +70,7 @@ class Sweep:
     def refresh(self) -> Self:
         """Reads how the trials stand; what they have reported is read when it is asked for."""
         before = {trial.number: trial for trial in self._trials}
-        jobs = sweep_record.latest(self.name, self.experiment.jobs(), self.definition.place)
+        jobs = sweep_record.latest(self.name, self._jobs(), self.definition.place)
         points = enumerate(self.definition.points, 1)
         self._trials = [self._trial(number, point, jobs.get(number), before.get(number)) for number, point in points]
         return self
@@ -105,7 +105,7 @@ class Sweep:
         """Submits the trials that have no job yet, as many as may run at once, and returns without waiting."""
         self._warn_of_changes()
         self._submit_planned()
-        return self.refresh()
+        return self
 
     def best(self, metric: str | None = None, *, goal: str | None = None) -> Trial:
         """Returns the trial with the best value of a metric after any epoch.
@@ -163,6 +163,11 @@ class Sweep:
 
         return rows(self.table())
 
+    def _jobs(self) -> Iterator[Job]:
+        with self.experiment._asking("listed with its jobs"):
+            for document in bulk.list_jobs(self.experiment._connection, self.experiment.id):
+                yield Job(self.experiment, document["name"])._load(document)
+
     def _read(self, trials: list[Trial]) -> list[Trial]:
         """Reads what trials have reported, several at a time."""
         with ThreadPoolExecutor(_AT_A_TIME, "batchhvd sweep") as pool:
@@ -182,15 +187,17 @@ class Sweep:
         if lost:
             self._end([trial.job for trial in lost if trial.job])
             self.refresh()
-        if self._submit_planned():
-            self.refresh()
+        self._submit_planned()
         return self
 
     def _submit_planned(self) -> list[Job]:
         planned = [(trial.number, trial.point, None) for trial in self._trials if trial.state == TrialState.PLANNED]
         busy = sum(trial.state in (TrialState.QUEUED, TrialState.RUNNING) for trial in self._trials)
         room = len(planned) if self.definition.at_once is None else max(0, self.definition.at_once - busy)
-        return self._submit(planned[:room]) if planned and room else []
+        jobs = self._submit(planned[:room]) if planned and room else []
+        for (number, point, _), job in zip(planned, jobs, strict=False):
+            self._trials[number - 1] = Trial(number, point, TrialState.QUEUED, job)  # the next look says more
+        return jobs
 
     def _lost(self) -> list[Trial]:
         """Returns the running trials that the rule gives up."""
