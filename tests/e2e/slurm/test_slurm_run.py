@@ -11,7 +11,8 @@ import pytest
 
 import batchhvd
 from batchhvd import JobFailedError
-from batchhvd.cli import run as batchhvd_command
+from batchhvd.cli.main import run as batchhvd_command
+from batchhvd.node.enter import NOT_YET
 from tests.support.slurm import Bed
 from tests.support.waiting import until
 
@@ -49,6 +50,12 @@ def test_a_script_ends_with_its_output_results_and_exit_code_here(
     assert [(results / rank).read_text() for rank in "01"] == hosts
 
 
+def entered(line: list[str]) -> subprocess.CompletedProcess[str] | None:
+    """Enters a node; None if it has not begun yet."""
+    found = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    return None if found.returncode == NOT_YET else found
+
+
 def hosts(path: str) -> tuple[str, str]:
     import socket
     import time
@@ -64,7 +71,7 @@ def test_a_function_runs_on_the_hosts_and_its_nodes_can_be_entered(session: batc
     future = experiment.submit(hosts, str(go), nodes=2)
     future.job.wait("running", timeout=60)
     line = [*future.job.entrance(1), "sh", "-c", f'touch "{go}"; echo $AZ_BATCHAI_TASK_INDEX on $(hostname); exit 7']
-    found = subprocess.run(line, capture_output=True, text=True, timeout=60)
+    found = until(lambda: entered(line))
     values = future.results(timeout=60)
     assert [rank for rank, _ in values] == ["0", "1"]
     assert (found.returncode, found.stdout) == (7, f"1 on {values[1][1]}\n"), found.stderr
