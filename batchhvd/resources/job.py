@@ -274,13 +274,13 @@ class Job(Resource):
         return follow([partial(self.entrance, node) for node in nodes], interval)
 
     def metrics(self) -> Metrics:
-        """Reads what the training has reported about its epochs so far.
+        """Reads what the training has printed about its epochs so far, and what it reported with ``hvd.report``.
 
         Raises:
             NotFoundError: the job does not exist.
         """
         spec = self.refresh().spec
-        return Metrics._read(self._log(METRICS).decode("utf-8", errors="replace"), spec.ranks)
+        return Metrics._of(self.files(), METRICS, spec.ranks)
 
     def progress(self, *, timeout: float | None = None, report: Report | None = None) -> Iterator[Progress]:
         """Follows the training: yields a snapshot each time the log has grown, until the job has ended.
