@@ -78,7 +78,8 @@ ARROWS = {
     "trainer.scaling": "trainer trainer.hvd trainer.measure advice.scaling",
     "trainer.check": "trainer.hvd",
     "trainer.install": "trainer.measure",
-    "trainer.hvd": "trainer.exchange",
+    "trainer.hvd": "trainer.exchange trainer.reporting",
+    "trainer.reporting": "",
     "trainer.exchange": "",
 }
 
