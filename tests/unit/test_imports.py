@@ -76,7 +76,8 @@ ARROWS = {
     "trainer.measure": "trainer trainer.hvd node node.launch",
     "trainer.check": "trainer.hvd",
     "trainer.install": "trainer.measure",
-    "trainer.hvd": "trainer.exchange",
+    "trainer.hvd": "trainer.exchange trainer.reporting",
+    "trainer.reporting": "",
     "trainer.exchange": "",
 }
 
