@@ -74,7 +74,7 @@ ARROWS = {
     "errors": "",
     "_version": "",
     "trainer": "trainer.hvd",
-    "trainer.measure": "trainer trainer.hvd node",
+    "trainer.measure": "trainer trainer.hvd node node.launch",
     "trainer.scaling": "trainer trainer.hvd trainer.measure advice.scaling",
     "trainer.check": "trainer.hvd",
     "trainer.install": "trainer.measure",
