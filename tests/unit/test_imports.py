@@ -23,7 +23,8 @@ DOCS = PACKAGE.parent / "docs"
 # Every room but node may also import errors and _version. The face, "batchhvd", finds its names when asked for them.
 ARROWS = {
     "__main__": "cli",
-    "cli": "cli.flows cli.frame batchhvd advice.scaling resources resources.studies resources.values sweeps views logs wire wire.facts",
+    "cli": "cli.flows cli.frame batchhvd advice.scaling resources "
+    "resources.studies resources.values sweeps views logs wire wire.facts",
     "cli.flows": "cli.frame batchhvd resources views logs wire wire.facts",
     "cli.frame": "batchhvd resources views logs wire wire.facts",
     "batchhvd": "",
