@@ -46,7 +46,8 @@ def begin(backend: str, ranks: int, exchange: str) -> None:
     """
     if not is_job():
         return
-    packages = {str(found.metadata["Name"]).lower(): found.version for found in metadata.distributions()}
+    found = reversed(list(metadata.distributions()))  # the first on the path is the one that is imported
+    packages = {str(one.metadata["Name"]).lower(): one.version for one in found}
     note("backend", backend)
     note("ranks", ranks)
     note("exchange", exchange)
