@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 NOT_THERE = 69
 """The exit code if the node does not run (any more): EX_UNAVAILABLE of sysexits.h."""
 NOT_YET = 75
-"""The exit code while the node's preparation runs: EX_TEMPFAIL of sysexits.h."""
+"""The exit code before the node has begun, and while its preparation runs: EX_TEMPFAIL of sysexits.h."""
 
 MEASURE = "--measure"
 """In the place of a program: measures what the node's ranks use."""
@@ -117,6 +117,8 @@ def _recorded(folder: Path, index: int) -> tuple[TaskDocument, NodeRecord]:
         task, record = read_task(folder), read_node(folder, index)
     except DamagedRecordError as error:
         raise CannotEnterError(str(error), NOT_THERE) from error
+    if task is not None and record is None:
+        raise CannotEnterError("the node has not begun yet; try again in a moment", NOT_YET)
     if task is None or record is None or has_ended(record) or not record["pid"]:
         raise CannotEnterError("the node runs no task (any more)", NOT_THERE)
     return task, record

@@ -73,7 +73,7 @@ ARROWS = {
     "errors": "",
     "_version": "",
     "trainer": "trainer.hvd",
-    "trainer.measure": "trainer trainer.hvd node",
+    "trainer.measure": "trainer trainer.hvd node node.launch",
     "trainer.check": "trainer.hvd",
     "trainer.install": "trainer.measure",
     "trainer.hvd": "trainer.exchange trainer.reporting",
