@@ -80,6 +80,8 @@ class Experiment(Resource):
 
         The keys of the storage accounts that it mounts are looked up and sent along; the spec does not keep them. The
         checksums of its script and of other uploaded files that its command lines name are kept in ``spec.content``.
+        The spec's ``code`` and ``requirements`` are uploaded to the share ``runs`` of the group, equal content once. On
+        the nodes, ``$AZ_BATCHAI_INPUT_CODE`` is the folder.
 
         Args:
             name: its name; None for the experiment's with the next number, such as ``cifar-0007``.
@@ -98,9 +100,11 @@ class Experiment(Resource):
             BadRequestError: the service rejected the job; ``target`` names the field.
             SpecError: both ``rerun`` and ``replace`` are given, or a job of another experiment must come first.
         """
+        from batchhvd.resources import quick_run
+
         if rerun and replace:
             raise SpecError("a job is either kept or replaced", remedy="give rerun or replace, not both")
-        spec = self._ordered(spec, after, after_ended)
+        spec = self._ordered(quick_run.placed(self.group, spec), after, after_ended)
         accounts = {account: find_account(self.group, account) for account in spec._accounts()}
         files = runs.content(spec, accounts)
         body = spec._request(cluster.id, {account: found.read_key() for account, found in accounts.items()})
@@ -124,14 +128,17 @@ class Experiment(Resource):
         """Says what a job would do and what would make it fail, without creating it.
 
         A service of batchhvd checks the job as if it were created, and reports what it would reject. Other services
-        cannot do so without creating the job; the plan then has ``checked`` False and a warning.
+        cannot do so without creating the job; the plan then has ``checked`` False and a warning. The spec's ``code`` is
+        uploaded for it.
 
         Args:
             name: the name it would have.
             spec: what the job consists of.
             cluster: where it would run.
         """
-        return plan.make(spec, name, Survey(self, cluster))
+        from batchhvd.resources import quick_run
+
+        return plan.make(quick_run.placed(self.group, spec), name, Survey(self, cluster))
 
     def submit(
         self,
@@ -222,9 +229,10 @@ class Experiment(Resource):
             ConflictError: there is a sweep of this name with another definition, or some of its trials ran other files.
             SpecError: the spec has a place that no name of the space stands for, or its logs lie on no share.
         """
-        from batchhvd.resources import sweep
+        from batchhvd.resources import quick_run, sweep
         from batchhvd.resources.sweep_record import Definition
 
+        spec = quick_run.placed(self.group, spec)
         return sweep.make(self, name, Definition(spec, space.points, space.text, cluster.name, at_once, stop))
 
     def compare(self, *names: str, metric: str = "") -> Comparison:

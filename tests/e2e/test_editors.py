@@ -37,7 +37,7 @@ import batchhvd
 job = batchhvd.local().group("g").workspace("w").experiment("e").job("j")
 job.wait("runing")
 job.waitt()
-if job.state == "suceeded" or job.provisioning == "creatng":
+if job.state == "finished" or job.provisioning == "creatng":
     print(job.state)
 cluster = job.workspace.cluster("c")
 if cluster.state == "stedy" or cluster.priority == "dedicatd":
@@ -90,5 +90,5 @@ def test_a_users_script_and_the_pages_have_no_error_and_nothing_unknown(found: d
 @pytest.mark.timeout(300)
 def test_mistyped_words_are_found(found: dict[str, list[str]]) -> None:
     text = "\n".join(found["mistyped"])
-    for word in ("runing", "waitt", "suceeded", "creatng", "stedy", "dedicatd", "givenup"):
+    for word in ("runing", "waitt", "finished", "creatng", "stedy", "dedicatd", "givenup"):
         assert re.search(rf"\b{word}['\"]", text), f"{word} is not found in\n{text}"
