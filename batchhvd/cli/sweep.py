@@ -94,7 +94,7 @@ def run(
     for missing in made.unplaced:
         said = f"warning: the job has no {{{missing}}}; the value is only in the variable PARAM_{missing.upper()}"
         click.secho(said, fg="yellow", err=True)
-    _finished(context, made.submit() if detach else made.run(report=context.report()), form)
+    _finished(made.submit() if detach else _run(context, made), form)
 
 
 def _verb(command: Callable[..., object]) -> Callable[..., object]:
@@ -127,7 +127,7 @@ def best(context: CliContext, name: str, metric: str | None, goal: str | None, f
 @_verb
 def resume(context: CliContext, name: str, form: Format, **where: str) -> None:
     """Goes on with the sweep NAME where it was interrupted, and waits."""
-    _finished(context, _opened(context, name, **where).run(report=context.report()), form)
+    _finished(_run(context, _opened(context, name, **where)), form)
 
 
 @sweep.command("retry")
@@ -136,7 +136,7 @@ def retry(context: CliContext, name: str, form: Format, **where: str) -> None:
     """Runs the failed trials of the sweep NAME again, and waits."""
     found = _opened(context, name, **where)
     click.secho(f"{len(found.retry())} trials run again", dim=True, err=True)
-    _finished(context, found.run(report=context.report()), form)
+    _finished(_run(context, found), form)
 
 
 @sweep.command("stop")
@@ -146,7 +146,12 @@ def stop_all(context: CliContext, name: str, form: Format, **where: str) -> None
     form.show(_opened(context, name, **where).stop().table())
 
 
-def _finished(context: CliContext, found: Sweep, form: Format) -> None:
+def _run(context: CliContext, found: Sweep) -> Sweep:
+    with context.live_report() as report:
+        return found.run(report=report)
+
+
+def _finished(found: Sweep, form: Format) -> None:
     form.show(found.table())
     click.secho(found.describe(), dim=True, err=True)
     if any(trial.state == "failed" for trial in found):

@@ -23,7 +23,7 @@ from batchhvd.sweeps.template import check, fill
 from batchhvd.wire import bulk
 from batchhvd.wire.facts.documents import Body
 from batchhvd.wire.facts.job_variables import CONTENT
-from batchhvd.wire.waiting import Pace, Report, wait_until
+from batchhvd.wire.waiting import Pace, Report, SystemClock, wait_until
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from batchhvd.resources.storage_account import StorageAccount
 
 _AT_A_TIME = 8  # requests
+_LONG_LOOK = 1.0  # seconds
 _PATIENCE = 600.0  # seconds for the service to accept a job
 _PACE = Pace(first=0.3, factor=1.3, longest=2.0)
 
@@ -181,14 +182,22 @@ class Sweep:
         return all(trial.is_over for trial in self._trials)
 
     def _step(self) -> Self:
-        """Does what there is to do now."""
+        """Does what there is to do now; after a look at thousands of jobs the service is left alone for as long."""
+        clock = self.experiment._session.clock or SystemClock()
+        began = clock.monotonic()
+        self._look()
+        took = clock.monotonic() - began
+        if took > _LONG_LOOK and not self._is_over():
+            clock.sleep(2 * took)
+        return self
+
+    def _look(self) -> None:
         self.refresh()
         lost = self._lost()
         if lost:
             self._end([trial.job for trial in lost if trial.job])
             self.refresh()
         self._submit_planned()
-        return self
 
     def _submit_planned(self) -> list[Job]:
         planned = [(trial.number, trial.point, None) for trial in self._trials if trial.state == TrialState.PLANNED]

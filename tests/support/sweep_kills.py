@@ -16,6 +16,7 @@ from attrs import define, field
 
 import batchhvd
 from batchhvd import sweeps
+from batchhvd.errors import NotFoundError
 from batchhvd.resources.sweep import Sweep
 from batchhvd.wire import local_service
 
@@ -121,7 +122,10 @@ class Storm:
 
     def _is_over(self, name: str) -> bool:
         with batchhvd.local(self.root) as session:
-            return bool(place(session)[0].open_sweep(name).refresh()._is_over())
+            try:
+                return bool(place(session)[0].open_sweep(name).refresh()._is_over())
+            except NotFoundError:  # the client died before it had submitted anything
+                return False
 
 
 def place(session: Any) -> tuple[Any, Any, Any]:
