@@ -1,6 +1,6 @@
 """Measures what ASHA saves: 24 trainings of a digits network, two ranks each, on eight nodes, with it and without.
 
-    python benchmarks/sweep.py [--epochs 40] [--json benchmarks/results/sweep.json]
+    python benchmarks/sweep.py [--epochs 60] [--json benchmarks/results/sweep.json]
 
 Both sweeps run in turn, ASHA's first, on a service of their own. Node-seconds are those that the service has noted of
 the jobs; on a machine with other work they are longer for both. Trained epochs do not depend on that.
@@ -31,7 +31,7 @@ METRIC, NODES, RANKS = "val_accuracy", 8, 2
 def main() -> None:
     """Runs both sweeps and prints what came out."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=40)
+    parser.add_argument("--epochs", type=int, default=60)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="batchhvd-sweep-") as folder:
