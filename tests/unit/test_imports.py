@@ -32,6 +32,7 @@ ARROWS = {
     "functions": "",
     "views": "logs wire.facts",
     "advice": "spec wire wire.facts",
+    "advice.scaling": "",
     "transfer": "wire",
     "logs": "wire wire.facts",
     "sweeps": "spec",
@@ -73,10 +74,12 @@ ARROWS = {
     "errors": "",
     "_version": "",
     "trainer": "trainer.hvd",
-    "trainer.measure": "trainer trainer.hvd node",
+    "trainer.measure": "trainer trainer.hvd node node.launch",
+    "trainer.scaling": "trainer trainer.hvd trainer.measure advice.scaling",
     "trainer.check": "trainer.hvd",
     "trainer.install": "trainer.measure",
-    "trainer.hvd": "trainer.exchange",
+    "trainer.hvd": "trainer.exchange trainer.reporting",
+    "trainer.reporting": "",
     "trainer.exchange": "",
 }
 
