@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from batchhvd.resources.values.file_entry import FileEntry
     from batchhvd.resources.values.metrics import Metrics
     from batchhvd.resources.values.trial import Trial
+    from batchhvd.resources.values.usage import GpuUsage, RankUsage, Usage
     from batchhvd.resources.workspace import Workspace
     from batchhvd.spec.cluster import AutoScale, ClusterSpec
     from batchhvd.spec.job import (
@@ -94,6 +95,7 @@ _LAZY = {
     "Container": "resources.container",
     "FileShare": "resources.share",
     "FunctionFuture": "resources.function_future",
+    "GpuUsage": "resources.values.usage",
     "Horovod": "spec.job",
     "InputDirectory": "spec.job",
     "Job": "resources.job",
@@ -107,6 +109,7 @@ _LAZY = {
     "OutputDirectory": "spec.job",
     "Plan": "advice.plan",
     "Progress": "logs.progress",
+    "RankUsage": "resources.values.usage",
     "Reason": "wire.reasons",
     "Resource": "resources.base",
     "ResourceGroup": "resources.group",
@@ -115,6 +118,7 @@ _LAZY = {
     "Sweep": "resources.sweep",
     "Transfer": "transfer.copy",
     "Trial": "resources.trial",
+    "Usage": "resources.values.usage",
     "Verdict": "advice.explain",
     "Volume": "spec.job",
     "Workspace": "resources.workspace",
@@ -147,6 +151,7 @@ __all__ = [
     "FileEntry",
     "FileShare",
     "FunctionFuture",
+    "GpuUsage",
     "Horovod",
     "HorovodBrokenError",
     "HorovodMissingError",
@@ -165,6 +170,7 @@ __all__ = [
     "Plan",
     "Progress",
     "PyTorch",
+    "RankUsage",
     "Reason",
     "RemoteError",
     "Resource",
@@ -180,6 +186,7 @@ __all__ = [
     "Transfer",
     "Trial",
     "UnavailableError",
+    "Usage",
     "Verdict",
     "Volume",
     "WaitTimeoutError",

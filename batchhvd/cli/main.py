@@ -127,8 +127,9 @@ for command in (
     main_group.add_command(command)
 
 
-for verb in (job_inside.execute, job_inside.shell, jobs.listed, jobs.wait, jobs.cancel, jobs.download):
+for verb in (job_inside.execute, job_inside.shell, job_inside.top, jobs.listed, jobs.wait, jobs.cancel, jobs.download):
     job.job.add_command(verb)
+cluster.cluster.add_command(job_inside.in_cluster)
 
 
 @main_group.command()

@@ -1,6 +1,7 @@
 """Enters a node of a running task: a program starts there as the ranks did, with their files and their variables.
 
     python3 -I -S node-DIGEST.pyz FOLDER INDEX --enter WORD...
+    python3 -I -S node-DIGEST.pyz FOLDER INDEX --enter --measure SECONDS
 
 It runs as the user who enters, ends with the program's exit code, and takes everything that the program has started
 with it. When the node ends, the program is told to hang up, and killed soon after.
@@ -33,7 +34,10 @@ if TYPE_CHECKING:
 NOT_THERE = 69
 """The exit code if the node does not run (any more): EX_UNAVAILABLE of sysexits.h."""
 NOT_YET = 75
-"""The exit code while the node's preparation runs: EX_TEMPFAIL of sysexits.h."""
+"""The exit code before the node has begun, and while its preparation runs: EX_TEMPFAIL of sysexits.h."""
+
+MEASURE = "--measure"
+"""In the place of a program: measures what the node's ranks use."""
 
 _NEW_NAMESPACE = 0x20000
 _KEPT = ("TERM", "LANG", "LANGUAGE", "TZ", "COLORTERM", "SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY")  # of who enters
@@ -60,9 +64,12 @@ def enter(folder: Path, index: int, words: Sequence[str]) -> int:
     Args:
         folder: the task's folder.
         index: the node's number, from 0.
-        words: the program and its arguments.
+        words: the program and its arguments; or ``--measure`` and the seconds between two looks, see
+            ``batchhvd.node.measure``.
     """
     try:
+        if words[:1] == [MEASURE]:
+            return _measure(folder, index, float(words[1]))
         task, record = _running(folder, index)
         runner = _opened(record)
         place = TaskPlace(task, folder, index, record["host"] == "127.0.0.1")
@@ -92,13 +99,33 @@ def _run(words: Sequence[str], variables: dict[str, str], runner: int | None) ->
     return _attend(_started(words, variables), runner)
 
 
-def _running(folder: Path, index: int) -> tuple[TaskDocument, NodeRecord]:
+def _measure(folder: Path, index: int, seconds: float) -> int:
+    task, record = _recorded(folder, index)
+    container = task.get("container")
+    if container and container["engine"] != "apptainer":  # its processes are no children of the node's
+        how = f"{container['engine']} stats {container_name(folder, index)}"
+        raise CannotEnterError(
+            f"the job runs in a container image; on its machine, `{how}` shows what it uses", NOT_THERE
+        )
+    from batchhvd.node.measure import measure
+
+    return measure(folder, index, seconds, _opened(record))
+
+
+def _recorded(folder: Path, index: int) -> tuple[TaskDocument, NodeRecord]:
     try:
         task, record = read_task(folder), read_node(folder, index)
     except DamagedRecordError as error:
         raise CannotEnterError(str(error), NOT_THERE) from error
+    if task is not None and record is None:
+        raise CannotEnterError("the node has not begun yet; try again in a moment", NOT_YET)
     if task is None or record is None or has_ended(record) or not record["pid"]:
         raise CannotEnterError("the node runs no task (any more)", NOT_THERE)
+    return task, record
+
+
+def _running(folder: Path, index: int) -> tuple[TaskDocument, NodeRecord]:
+    task, record = _recorded(folder, index)
     if container := task.get("container"):  # its files and its software are not those of the machine
         how = f"{container['engine']} exec -it {container_name(folder, index)} sh"
         raise CannotEnterError(f"the job runs in a container image; on its machine, `{how}` enters it", NOT_THERE)

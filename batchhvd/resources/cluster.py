@@ -13,6 +13,7 @@ from batchhvd.errors import NotFoundError, ResourceFailedError
 from batchhvd.resources.base import Operations, Resource
 from batchhvd.spec.cluster import AutoScale, ClusterSpec
 from batchhvd.wire.connection import AGAIN
+from batchhvd.wire.entrance import entrance
 from batchhvd.wire.facts.states import AllocationState, AllocationWord, ProvisioningState, VmPriority, VmPriorityWord
 from batchhvd.wire.models import Document, wire
 from batchhvd.wire.reasons import Reason, reasons
@@ -123,6 +124,22 @@ class Cluster(Resource):
             body = {"properties": {"scaleSettings": scale}}
             model = self._connection.batchai.clusters.update(*self._path, parameters=body, **AGAIN)
         return self._load(wire(model))
+
+    def entrance(self, node: int = 0, *, terminal: bool = False) -> list[str]:
+        """Returns the words before a command line with which it runs in a node: in its job, or in the idle node.
+
+        They are for a program on the service's machine. An idle node has the cluster's mounts.
+
+        Args:
+            node: the node's number, from 0.
+            terminal: whether the command's input and output are a terminal.
+
+        Raises:
+            SpecError: the service is not one of this machine.
+            NotFoundError: the cluster does not exist, or has no such node.
+            ConflictError: the node cannot be entered now; on Slurm, only nodes of running jobs can.
+        """
+        return entrance(self._connection, "cluster", self.id, node, terminal=terminal, name=self.name)
 
     def explain(self, node: str | None = None) -> Verdict:
         """Says why the cluster, or one of its nodes, is as it is, with the evidence and what to do next.

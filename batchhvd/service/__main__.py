@@ -19,7 +19,7 @@ from batchhvd.engines import containers
 from batchhvd.engines.fleet import Fleet
 from batchhvd.engines.preparation_place import PreparationAdvice
 from batchhvd.errors import EngineError
-from batchhvd.service import app, process, root_folder, server
+from batchhvd.service import app, entrance, process, root_folder, server
 from batchhvd.service.blob_site import BlobSite
 from batchhvd.service.blobs.app import Blobs
 from batchhvd.service.files.app import Files
@@ -29,6 +29,7 @@ from batchhvd.service.http.holding import Holding, job_over
 from batchhvd.service.http.incoming import trust
 from batchhvd.service.login import job_key
 from batchhvd.service.login.desk import LoginDesk
+from batchhvd.service.login.target import Ground, NodeTarget
 from batchhvd.service.root_watch import RootWatch, WatchedTicks
 from batchhvd.service.scheduler.task import Site
 from batchhvd.service.scheduler.tick import Scheduler
@@ -204,9 +205,13 @@ class Service:
             preparation=lambda: advice.text,
             blobs=(blobs, blob_endpoint),
             containers=self._containers,
-            way=self._engine.entrance,
+            ways=entrance.Ways(self._engine.entrance, self._node_entrance),
         )
         return Holding(application, ended=job_over(self._store), closing=self._stop.is_set)
+
+    def _node_entrance(self, cluster: str, node: str, *, terminal: bool) -> list[str]:
+        ground = Ground(self._root, self._store, self._options.engine, self._options.allow_directory)
+        return NodeTarget(ground, cluster.lower(), node).entrance(terminal=terminal)
 
     async def _secure(self, application: Holding, proxies: AsyncExitStack) -> tuple[server.Server, server.Socket]:
         from batchhvd.service import tls  # its packages take as long to load as all the rest, and few need it

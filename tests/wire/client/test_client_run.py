@@ -220,8 +220,9 @@ def test_a_run_has_an_environment_that_is_made_once(tmp_path: Path, monkeypatch:
     (tmp_path / "program").mkdir()
     script = tmp_path / "program" / "look.py"
     script.write_text("import attrs, sys, tiny_thing\nprint(tiny_thing.VERSION, sys.prefix, sys.argv[1:])\n")
-    wheel(tmp_path, "1.5")
-    (tmp_path / "mine.txt").write_text(f"--no-index\n--find-links {tmp_path}\ntiny-thing==1.5\n")
+    (tmp_path / "program" / "wheels").mkdir()  # where nodes without a network find packages
+    wheel(tmp_path / "program" / "wheels", "1.5")
+    (tmp_path / "mine.txt").write_text("--no-index\ntiny-thing==1.5\n")
     session = batchhvd.local(tmp_path / "root", prepare="skip")
     try:
         first = session.run(script, nodes=2, args=["a b"], environment=tmp_path / "mine.txt")
