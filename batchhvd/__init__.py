@@ -117,7 +117,7 @@ _LAZY = {
     "StorageAccount": "resources.storage_account",
     "Sweep": "resources.sweep",
     "Transfer": "transfer.copy",
-    "Trial": "resources.trial",
+    "Trial": "resources.values.trial",
     "Usage": "resources.values.usage",
     "Verdict": "advice.explain",
     "Volume": "spec.job",
