@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from batchhvd.resources.share import FileShare
     from batchhvd.resources.storage_account import StorageAccount
     from batchhvd.resources.sweep import Sweep
-    from batchhvd.resources.trial import Trial
     from batchhvd.resources.values.file_entry import FileEntry
     from batchhvd.resources.values.metrics import Metrics
+    from batchhvd.resources.values.trial import Trial
     from batchhvd.resources.values.usage import GpuUsage, RankUsage, Usage
     from batchhvd.resources.workspace import Workspace
     from batchhvd.spec.cluster import AutoScale, ClusterSpec
@@ -118,7 +118,7 @@ _LAZY = {
     "StorageAccount": "resources.storage_account",
     "Sweep": "resources.sweep",
     "Transfer": "transfer.copy",
-    "Trial": "resources.trial",
+    "Trial": "resources.values.trial",
     "Usage": "resources.values.usage",
     "Verdict": "advice.explain",
     "Volume": "spec.job",

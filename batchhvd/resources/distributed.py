@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
 
+from batchhvd.errors import SpecError
 from batchhvd.functions import packing
 from batchhvd.resources import function_future, quick_run, runs
 from batchhvd.resources.function_future import FunctionFuture, HowToRun
@@ -127,6 +128,8 @@ def map(
         SpecError: the function cannot be called so, or something in it cannot be pickled.
         ConflictError: there is a sweep of this name with another function or other points.
     """
+    if not space.points:
+        raise SpecError("map takes points that are known before", remedy="search with experiment.sweep()")
     packing.check_call(function, (), space.points[0], (), ())
     own = _named(function)
     place = quick_run.experiment(session or local(), own)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from batchhvd.resources.sweep import Sweep
     from batchhvd.resources.values.comparison import Comparison
     from batchhvd.resources.workspace import Workspace
-    from batchhvd.sweeps import Space, Stopping
+    from batchhvd.sweeps import Search, Space, Stopping
 
 
 V = TypeVar("V")
@@ -207,7 +207,7 @@ class Experiment(Resource):
         self,
         name: str,
         spec: JobSpec,
-        space: Space,
+        space: Space | Search,
         *,
         cluster: Cluster,
         at_once: int | None = None,
@@ -220,7 +220,7 @@ class Experiment(Resource):
         Args:
             name: its name; its jobs are called ``name_0001`` and so on.
             spec: the job, with ``{rate}`` where the value of ``rate`` goes.
-            space: the points, such as ``sweeps.grid(rate=[0.1, 0.01])``.
+            space: the points, such as ``sweeps.grid(rate=[0.1, 0.01])``, or a search such as ``sweeps.optuna(20, …)``.
             cluster: where the jobs run.
             at_once: how many jobs wait or run at the same time; None for all. The queue starts what fits.
             stop: the rule by which trials are given up, such as ``sweeps.asha("val_accuracy")``.
@@ -229,11 +229,14 @@ class Experiment(Resource):
             ConflictError: there is a sweep of this name with another definition, or some of its trials ran other files.
             SpecError: the spec has a place that no name of the space stands for, or its logs lie on no share.
         """
-        from batchhvd.resources import quick_run, sweep
+        from batchhvd import sweeps
+        from batchhvd.resources import quick_run, sweep_search
         from batchhvd.resources.sweep_record import Definition
 
+        search = space if isinstance(space, sweeps.Search) else None
         spec = quick_run.placed(self.group, spec)
-        return sweep.make(self, name, Definition(spec, space.points, space.text, cluster.name, at_once, stop))
+        made = Definition(spec, space.points, space.text, cluster.name, at_once, stop, search)
+        return sweep_search.make(self, name, made)
 
     def compare(self, *names: str, metric: str = "") -> Comparison:
         """Returns jobs side by side: what they tried, their metrics, their rate.
@@ -258,9 +261,9 @@ class Experiment(Resource):
         Raises:
             NotFoundError: no job of this experiment belongs to such a sweep.
         """
-        from batchhvd.resources import sweep
+        from batchhvd.resources import sweep_search
 
-        return sweep.reopen(self, name)
+        return sweep_search.reopen(self, name)
 
     def _ordered(self, spec: JobSpec, after: Iterable[Job | str], after_ended: Iterable[Job | str]) -> JobSpec:
         """Returns a spec with the variable that names the jobs that must come first."""

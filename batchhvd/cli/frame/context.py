@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from batchhvd import Experiment, ResourceGroup, Session, StorageAccount, Workspace
 
 Command = TypeVar("Command", bound=Callable[..., object])
+_CLEARED = "\r\x1b[2K"
 
 
 class CliContext:
@@ -81,6 +84,22 @@ class CliContext:
     def report(self) -> Callable[[str], None] | None:
         """Returns a function that prints on stderr what a command is waiting for; None without a terminal."""
         return _tell if self.progress and self.console(stderr=True).is_terminal else None
+
+    @contextmanager
+    def live_report(self) -> Iterator[Callable[[str], None] | None]:
+        """Yields what ``report`` returns, but each line takes the place of the one before, and the last one goes."""
+        if self.report() is None:
+            yield None
+            return
+        try:
+            yield _tell_in_place
+        finally:
+            click.echo(_CLEARED, nl=False, err=True)
+
+
+def _tell_in_place(line: str) -> None:
+    width = get_terminal_size().columns - 1  # a line that wraps cannot be taken back
+    click.secho(_CLEARED + line[:width], nl=False, dim=True, err=True)
 
 
 def _tell(line: str) -> None:
