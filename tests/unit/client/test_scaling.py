@@ -15,7 +15,9 @@ from batchhvd.advice.scaling.judgement import advise
 from batchhvd.advice.scaling.measurement import ScaleRun, read_run
 from batchhvd.advice.scaling.model import RankPlace, ScaleModel
 
-LOADED = settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])  # on a machine that others use
+LOADED = settings(
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)  # on a machine that others use
 SECONDS = st.floats(1e-4, 1.0)
 MODELS = st.builds(
     ScaleModel,
