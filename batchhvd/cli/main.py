@@ -28,6 +28,7 @@ from batchhvd.cli import (
     settings,
     share,
     storage,
+    studies,
     sweep,
     tutorial,
     workspace,
@@ -123,11 +124,22 @@ for command in (
     job.job,
     sweep.sweep,
     compare.compare,
+    studies.scale,
 ):
     main_group.add_command(command)
 
 
-for verb in (job_inside.execute, job_inside.shell, job_inside.top, jobs.listed, jobs.wait, jobs.cancel, jobs.download):
+for verb in (
+    job_inside.execute,
+    job_inside.shell,
+    job_inside.top,
+    jobs.listed,
+    jobs.wait,
+    jobs.cancel,
+    jobs.download,
+    studies.replay,
+    studies.diff,
+):
     job.job.add_command(verb)
 cluster.cluster.add_command(job_inside.in_cluster)
 
