@@ -185,7 +185,7 @@ def test_only_the_session_the_settings_and_programs_read_the_environment() -> No
     for module, path in MODULES.items():
         own = room(module)
         if (
-            module in ("batchhvd.resources.session", "batchhvd.wire.configuration", "batchhvd.wire.local_service")
+            module in ("batchhvd.resources.session", "batchhvd.wire.configuration", "batchhvd.wire.roots")
             or module.endswith("__main__")
             or own.startswith("trainer")
         ):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -21,6 +23,7 @@ LINES = 60
 """The most lines of a file's difference that are shown."""
 
 _SHOWN = 60  # signs of a value
+_DIGEST = re.compile("[0-9a-f]{64}")
 Reader = Callable[[str], bytes]
 
 
@@ -42,7 +45,8 @@ class Difference:
     lines: tuple[str, ...] = field(default=(), repr=False)
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self.what}: {_short(self.before)} → {_short(self.after)}"
+        before, after = _told_apart(self.before, self.after)
+        return f"{self.kind}: {self.what}: {before} → {after}"
 
 
 @frozen
@@ -73,10 +77,8 @@ class JobDifference:
     def rows(self) -> list[dict[str, str]]:
         """Returns a row for each difference."""
         first, second = self.names
-        return [
-            {"kind": one.kind, "what": one.what, first: _short(one.before), second: _short(one.after)}
-            for one in self.found
-        ]
+        shown = ((one, *_told_apart(one.before, one.after)) for one in self.found)
+        return [{"kind": one.kind, "what": one.what, first: before, second: after} for one, before, after in shown]
 
     def __str__(self) -> str:
         lines = [f"{self.names[0]} and {self.names[1]} differ in {len(self)} things"] if self.found else []
@@ -96,7 +98,7 @@ def compare_runs(first: RunRecord, second: RunRecord, readers: Sequence[Reader])
     found = [
         *_code(first, second, readers),
         *_each("specification", flat(_document(first)), flat(_document(second))),
-        *_each("data", {**first.spec.content, **first.part("data")}, {**second.spec.content, **second.part("data")}),
+        *_each("data", _data(first), _data(second)),
         *_each("seed", _seeds(first), _seeds(second)),
         *_each("packages", first.part("packages"), second.part("packages")),
         *_each("python", _python(first), _python(second)),
@@ -132,6 +134,12 @@ def _lines(name: str, digests: Sequence[str], readers: Sequence[Reader]) -> Iter
 
 def _document(run: RunRecord) -> Mapping[str, object]:
     return run.spec.to_document()
+
+
+def _data(run: RunRecord) -> Mapping[str, object]:
+    """Returns the digests of data and of files that command lines name, without those that are code."""
+    files = {path: digest for path, digest in run.spec.content.items() if not (run.code and path.endswith(".py"))}
+    return {**files, **run.part("data")}
 
 
 def _seeds(run: RunRecord) -> Mapping[str, object]:
@@ -170,6 +178,16 @@ def _each(kind: str, first: Mapping[str, object], second: Mapping[str, object]) 
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else "" if value is None else json.dumps(value)
+
+
+def _told_apart(before: str, after: str) -> tuple[str, str]:
+    """Returns two values as they are shown: digests by their first digits, long texts from near where they differ."""
+    if _DIGEST.fullmatch(before) or _DIGEST.fullmatch(after):
+        return before[:12] or "nothing", after[:12] or "nothing"
+    same = len(os.path.commonprefix([before, after]))
+    start = max(0, same - _SHOWN // 3) if max(len(before), len(after)) > _SHOWN else 0
+    first, second = (f"…{text[start:]}" if start else text for text in (before, after))
+    return _short(first), _short(second)
 
 
 def _short(text: str) -> str:
