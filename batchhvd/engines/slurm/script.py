@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import frozen
 
@@ -78,8 +79,37 @@ def script(task: Task, options: Mapping[str, str], layout: ScriptLayout, *, mpi:
     """
     if set(task.folder + layout.directory) & set("\n\r\0"):
         raise EngineError(f"a path for Slurm must not contain a line break: {task.folder!r}", engine="slurm")
-    directives = [f"#SBATCH --{name}{'=' * bool(value)}{value}" for name, value in _directives(task, options, layout)]
-    places = [f"folder={shlex.quote(task.folder)}", *layout.before, *_launcher(task, mpi)]
+    return _whole(task, _directives(task, options, layout), [f"folder={shlex.quote(task.folder)}"], layout, mpi)
+
+
+def alike(task: Task, options: Mapping[str, str], layout: ScriptLayout, *, mpi: str) -> object:
+    """Returns a value that is equal for tasks which can be elements of one job array."""
+    own = {"job-name", "chdir", "output"}
+    return tuple(pair for pair in _directives(task, options, layout) if pair[0] not in own), *_launcher(task, mpi)
+
+
+def array_script(tasks: Sequence[Task], options: Mapping[str, str], layout: ScriptLayout, *, mpi: str) -> str:
+    """Returns the batch script of a job array with one element for each task.
+
+    Args:
+        tasks: tasks that are alike.
+        options: as for ``script``.
+        layout: where its parts are found; its directory is the array's own.
+        mpi: what starts the ranks of an MPI task.
+    """
+    first, names = tasks[0], os.path.commonprefix([task.name for task in tasks]).rstrip("_-.0123456789")
+    directives = dict(_directives(first, options, layout))
+    own = {"job-name": names or first.name, "output": "/dev/null", "array": f"0-{len(tasks) - 1}"}
+    folders = ["folders=(", *(f"    {shlex.quote(task.folder)}" for task in tasks), ")"]
+    places = [*folders, 'folder="${folders[$SLURM_ARRAY_TASK_ID]}"', 'exec >> "$folder/slurm.out" 2>&1']
+    return _whole(first, list({**directives, **own}.items()), [*places, 'cd "$folder" || exit'], layout, mpi)
+
+
+def _whole(
+    task: Task, options: Iterable[tuple[str, str]], places: Iterable[str], layout: ScriptLayout, mpi: str
+) -> str:
+    directives = [f"#SBATCH --{name}{'=' * bool(value)}{value}" for name, value in options]
+    places = [*places, *layout.before, *_launcher(task, mpi)]
     start = [f"exec {_srun(task)} \\", f'    {shlex.quote(layout.python)} -I -S {layout.runner} "$folder"']
     return "\n".join(["#!/bin/bash", *directives, "", *places, "", _AGAIN_SCRIPT, *start, ""])
 
@@ -141,8 +171,10 @@ def _launcher(task: Task, mpi: str) -> list[str]:
 
 CLAIMING = f"""\
 # Slurm may hold two jobs of one task if the answer to the first submission was lost; the first one that begins runs.
-ln -s "$SLURM_JOB_ID" "$folder/{CLAIM}" 2>/dev/null
-[ "$(readlink "$folder/{CLAIM}")" = "$SLURM_JOB_ID" ] || exit 0"""
+job="${{SLURM_ARRAY_JOB_ID:+${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID}}"
+job="${{job:-$SLURM_JOB_ID}}"
+ln -s "$job" "$folder/{CLAIM}" 2>/dev/null
+[ "$(readlink "$folder/{CLAIM}")" = "$job" ] || exit 0"""
 
 
 _AGAIN_SCRIPT = """\
