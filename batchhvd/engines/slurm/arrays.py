@@ -77,7 +77,7 @@ class ArraySubmitter:
                     self._most = len(some) // 2
                     continue
                 yield from ((task.folder, error) for task in left)
-                return
+                return  # the next try is as small
             except EngineError as error:
                 if len(some) > 1:  # for all, or for one element, or for arrays: each is asked for by itself
                     self._most = len(some) // 2
@@ -85,7 +85,7 @@ class ArraySubmitter:
                 handles = [error]
             yield from ((task.folder, handle) for task, handle in zip(some, handles, strict=True))
             left = left[len(some) :]
-            self._most = min(2 * max(self._most, len(some)), LARGEST)
+        self._most = min(2 * self._most, LARGEST)
 
     def _array(self, tasks: Sequence[Task]) -> Sequence[Result]:
         folders = [Path(task.folder) for task in tasks]

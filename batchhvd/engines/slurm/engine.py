@@ -142,7 +142,7 @@ class Slurm:
         """
         new = [task for task in tasks if task.folder not in self._told]
         if new:
-            self._told |= self._commands.soon(self._arrays, lambda: self._arrays.submit(new)) or {}
+            self._told |= self._commands.soon("arrays", lambda: self._arrays.submit(new)) or {}
         busy = _unanswered("sbatch")
         return {task.folder: self._told.pop(task.folder, busy) for task in tasks}
 

@@ -185,7 +185,7 @@ if [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]; then
     fi
     before="$folder/attempt-$SLURM_RESTART_COUNT"
     mkdir -p "$before"
-    grep -qs '"reason": "cancelled"' "$folder/stop.json" || mv -f "$folder/stop.json" "$before" 2>/dev/null
     mv -f "$folder"/node-*.json "$folder/rendezvous.json" "$before" 2>/dev/null
+    grep -qs '"reason": "cancelled"' "$folder/stop.json" || mv -f "$folder/stop.json" "$before" 2>/dev/null
 fi
 """
