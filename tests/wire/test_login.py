@@ -7,6 +7,7 @@ import http.server
 import os
 import pty
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -166,6 +167,19 @@ def test_the_nodes_of_a_job_enter_each_other_by_the_job_s_own_key(entered: Enter
     said = [f"{name} peers" for name in (*names, names[1])]
     assert entered.output(path).splitlines() == [*said, "sent"], entered.output(path, "stderr.txt")
     assert entered.state(path) == "succeeded" and entered.output(path, "stderr.txt") == ""
+
+
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="needs Open MPI")
+def test_a_script_s_own_mpirun_starts_ranks_on_the_nodes_by_ssh(entered: Entered) -> None:
+    entered.cluster("mpi")
+    cluster = {"id": f"{entered.workspace}/clusters/mpi"}
+    root = "--allow-run-as-root" if os.geteuid() == 0 else ""
+    rank = 'echo "$OMPI_COMM_WORLD_RANK $AZ_BATCHAI_NODE_NAME $OMPI_MCA_coll"'
+    path = entered.job("mpi", f"mpirun {root} --host 10.0.0.4,10.0.0.5 -np 2 sh -c '{rank}'", cluster=cluster)
+    until(lambda: entered.state(path) in ("succeeded", "failed"), 60)
+    names = [login["nodeId"] for login in entered.logins("mpi")]
+    said = sorted(entered.output(path).splitlines())
+    assert said == [f"{number} {name} ^han" for number, name in enumerate(names)], entered.output(path, "stderr.txt")
 
 
 def test_the_key_of_a_job_opens_its_own_nodes_while_it_runs(entered: Entered, job: str) -> None:
