@@ -16,6 +16,7 @@ from batchhvd._version import __version__
 from batchhvd.cli import (
     cluster,
     compare,
+    container,
     doctor,
     group,
     init,
@@ -120,6 +121,7 @@ for command in (
     cluster.cluster,
     storage.storage,
     share.share,
+    container.container,
     job.job,
     sweep.sweep,
     compare.compare,

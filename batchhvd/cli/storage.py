@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def storage() -> None:
-    """Storage accounts: file shares and their keys."""
+    """Storage accounts: file shares, containers of blobs and their keys."""
 
 
 @storage.command("create")

@@ -131,7 +131,8 @@ def test_ranks_of_mpi_know_their_number(world: Live, block: str) -> None:
 def test_ranks_of_mpi_start_by_the_launcher_that_pip_has_brought(world: Live) -> None:
     world.job("j", 2, customMpiSettings={"commandLine": "sh -c 'echo $LD_LIBRARY_PATH'", "processCount": 2})
     assert world.ended("j") == "succeeded", world.log("j", "stderr.txt")
-    assert world.log("j").splitlines() == [str(Path(sys.executable).parents[1] / "lib")] * 2
+    first = [line.partition(":")[0] for line in world.log("j").splitlines()]
+    assert first == [str(Path(sys.executable).parents[1] / "lib")] * 2
 
 
 @pytest.mark.parametrize(
