@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -115,6 +114,8 @@ def cancel(context: CliContext, names: tuple[str, ...], everything: bool, yes: b
     found = [one for one in place.jobs() if one.state not in ENDED] if everything else [place.job(one) for one in names]
     if everything and found and not yes:
         click.confirm(f"Terminate {', '.join(one.name for one in found)}?", abort=True, err=True)
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(lambda one: one.terminate(), found))
 

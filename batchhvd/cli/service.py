@@ -143,7 +143,7 @@ def _announce(process: subprocess.Popen[bytes], root: str) -> None:
 
 
 def _root(context: CliContext) -> str:
-    from batchhvd.wire.local_service import resolved_root
+    from batchhvd.wire.roots import resolved_root
 
     return resolved_root(context.root)
 

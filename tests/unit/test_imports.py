@@ -32,6 +32,7 @@ ARROWS = {
     "functions": "",
     "views": "logs wire.facts",
     "advice": "spec wire wire.facts",
+    "advice.scaling": "",
     "transfer": "wire",
     "logs": "wire wire.facts",
     "sweeps": "spec",
@@ -74,6 +75,7 @@ ARROWS = {
     "_version": "",
     "trainer": "trainer.hvd",
     "trainer.measure": "trainer trainer.hvd node node.launch",
+    "trainer.scaling": "trainer trainer.hvd trainer.measure advice.scaling",
     "trainer.check": "trainer.hvd",
     "trainer.install": "trainer.measure",
     "trainer.hvd": "trainer.exchange trainer.reporting",
@@ -180,7 +182,7 @@ def test_only_the_session_the_settings_and_programs_read_the_environment() -> No
     for module, path in MODULES.items():
         own = room(module)
         if (
-            module in ("batchhvd.resources.session", "batchhvd.wire.configuration", "batchhvd.wire.local_service")
+            module in ("batchhvd.resources.session", "batchhvd.wire.configuration", "batchhvd.wire.roots")
             or module.endswith("__main__")
             or own.startswith("trainer")
         ):
