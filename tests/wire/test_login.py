@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+import batchhvd
 from tests.support.entered import NEEDED, Entered
 from tests.support.waiting import until
 
@@ -51,6 +52,18 @@ def test_an_idle_node_runs_commands(entered: Entered) -> None:
     names = [login["nodeId"] for login in entered.logins()]
     found = entered.run("@NODE", 'echo "$AZ_BATCHAI_NODE_NAME"; cat; echo err >&2; exit 7', text="in\n", node=1)
     assert (found.returncode, found.stdout, found.stderr) == (7, f"{names[1]}\nin\n", "err\n")
+
+
+def test_the_list_of_nodes_tells_the_fingerprint_that_ssh_sees(entered: Entered) -> None:
+    told = {login["batchhvd"]["hostKey"] for login in entered.logins()}
+    scan = ["ssh-keyscan", "-t", "ed25519", "-p", str(entered.port()), "127.0.0.1"]
+    seen = subprocess.run(scan, capture_output=True, text=True, timeout=60, check=True).stdout
+    shown = subprocess.run(["ssh-keygen", "-lf", "-"], input=seen, capture_output=True, text=True, check=True).stdout
+    assert told == {shown.split()[1]}
+    with batchhvd.local(entered.running.root) as session:  # and the client reads it
+        group = session.group(entered.group.rpartition("/")[2])
+        found = group.workspace("w").cluster("c").logins()
+    assert {login.host_key for login in found} == told and found[0].port == entered.port()
 
 
 def test_a_node_of_a_job_is_seen_as_the_job_sees_it(entered: Entered, job: str) -> None:
