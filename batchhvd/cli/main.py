@@ -63,6 +63,7 @@ _COMMANDS = {
     "job": ("job", "job", "Jobs: submit, follow and understand them."),
     "sweep": ("sweep", "sweep", "Many jobs from one, a job for each combination of values."),
     "compare": ("compare", "compare", "Shows jobs side by side: what they tried, their metrics."),
+    "scale": ("compare", "scale", "Says how many ranks pay, after short measured runs."),
     "completion": ("completion", "completion", "Prints the completion script of a shell."),
 }
 
