@@ -108,7 +108,7 @@ class App:
         send = outgoing.named(send, page.HEADERS if paged else outgoing.CONFINED)
         request_id = str(uuid.uuid4())
         answer = await self._answer(request, request_id, self._page.answer if paged else self._act)
-        await outgoing.render(answer, request_id, head=request.method == "HEAD")(scope, receive, send)
+        await outgoing.send_answer(answer, request_id, send, head=request.method == "HEAD")
 
     async def _answer(self, request: Incoming, request_id: str, act: Callable[[Incoming], Awaitable[Answer]]) -> Answer:
         """Returns the answer to a request, whatever happens, and logs requests that write or fail."""
@@ -149,8 +149,8 @@ class App:
         if request.method == "POST" and request.path in entrance.PATHS and self._ways:
             body = await request.body()
             return await asyncio.to_thread(entrance.answer, self._here, self._ways, request.path, body)
-        query, body, dry_run = request.query(), await request.body(), request.dry_run()
-        act = self._dispatcher.prepare(request, query, body, dry_run=dry_run)
+        body, dry_run = await request.body(), request.dry_run()
+        act = self._dispatcher.prepare(request, body, dry_run=dry_run)
         conditions.check(request.method, request.headers)
         if dry_run:
             return act()

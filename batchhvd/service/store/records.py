@@ -11,7 +11,7 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -217,6 +217,20 @@ class Store:
             )
         return record
 
+    def add(self, type: str, parent: str, resources: Sequence[tuple[str, Document, Document]]) -> None:
+        """Creates resources of one type in one parent, none of which exists: id, document, private part.
+
+        Raises:
+            sqlite3.IntegrityError: one exists.
+        """
+        with self.transaction() as connection:
+            first = self._next(connection, "resource", len(resources)) - len(resources) + 1
+            rows = [
+                (id.lower(), id, type, parent.lower(), json.dumps(document), json.dumps(private), number)
+                for number, (id, document, private) in enumerate(resources, first)
+            ]
+            connection.executemany("INSERT INTO resource VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+
     def update(self, id: str, change: Callable[[Document, Document], None]) -> Record | None:
         """Lets ``change(document, private)`` alter a resource in place, in one transaction; None when it is gone."""
         with self.transaction() as connection:
@@ -298,10 +312,10 @@ class Store:
         return connection
 
     @staticmethod
-    def _next(connection: sqlite3.Connection, name: str) -> int:
+    def _next(connection: sqlite3.Connection, name: str, steps: int = 1) -> int:
         row = connection.execute(
-            "INSERT INTO counter VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = value + 1 RETURNING value",
-            (name,),
+            "INSERT INTO counter VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = value + ?2 RETURNING value",
+            (name, steps),
         ).fetchone()
         return int(row[0])
 
