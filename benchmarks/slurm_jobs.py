@@ -1,9 +1,10 @@
 """Measures many jobs under Slurm: 1,000 submitted at once, and 50 trivial functions beside submitit, on one bed.
 
-    python benchmarks/slurm_jobs.py [--submit 1000] [--small 50] [--submitit PYTHON] [--json FILE]
+    python benchmarks/slurm_jobs.py [--submit 1000] [--small 50] [--submitit PYTHON] [--limited 300] [--json FILE]
 
 PYTHON is the interpreter of an environment with submitit; without it, only batchhvd is measured. Brings up four nodes
-on this machine (root, Debian's Slurm). Each job of the 50 has a whole node. Times are seconds.
+on this machine (root, Debian's Slurm). Each job of the 50 has a whole node. --limited runs jobs with MaxSubmitJobs=20
+on a bed with accounting (bed.py install --accounting). Times are seconds.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ def main() -> None:
     parser.add_argument("--submit", type=int, default=1000)
     parser.add_argument("--small", type=int, default=50)
     parser.add_argument("--submitit", default="")
+    parser.add_argument("--limited", type=int, default=0)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="batchhvd-benchmark-", dir=HOME) as folder, beds(Path(folder)) as bed:
@@ -79,6 +81,8 @@ def main() -> None:
                 found["small"][f"submitit, {kind}"] = submitit(
                     options.submitit, Path(folder, kind), options.small, kind
                 )
+    if options.limited:
+        found["limited"] = limited(options.limited)
     text = json.dumps(found, indent=2)
     print(text)
     if options.json:
@@ -136,6 +140,33 @@ def small(root: Path, count: int) -> dict[str, float]:
         return {"submitted": accepted, "all done": done, "lag median": statistics.median(lags), "lag most": max(lags)}
     finally:
         session.stop_service()
+
+
+def limited(count: int) -> dict[str, object]:
+    """Runs jobs of which Slurm takes 20 at a time."""
+    sharing = {"ahead": str(count), "cpus-per-task": "1", "mem": "200"}
+    home = tempfile.TemporaryDirectory(prefix="batchhvd-benchmark-", dir=HOME)
+    with home as folder, beds(Path(folder), "--accounting") as bed:
+        before = os.environ["PATH"]
+        os.environ["PATH"] = f"{bed.bin}:{before}"
+        bed.slurm("sacctmgr", "-i", "modify", "user", "root", "set", "maxsubmitjobs=20")
+        session, experiment, cluster, mount = place(Path(folder, "root"), count, **sharing)
+        try:
+            spec = JobSpec(nodes=1, task=CustomToolkit(command="echo {number}"), mounts=[mount], logs=mount)
+            space = points([{"number": number} for number in range(count)])
+            begun = time.monotonic()
+            sweep = experiment.sweep("limited", spec, space, cluster=cluster).run(timeout=3600)
+            states = [str(trial.state) for trial in sweep]
+            told = bed.slurm("sacct", "-nX", "-o", "state").split()
+            return {
+                "jobs": count,
+                "succeeded": states.count("succeeded"),
+                "COMPLETED in Slurm's accounting": told.count("COMPLETED"),
+                "all done": time.monotonic() - begun,
+            }
+        finally:
+            session.stop_service()
+            os.environ["PATH"] = before
 
 
 def submitit(python: str, folder: Path, count: int, kind: str) -> dict[str, float]:

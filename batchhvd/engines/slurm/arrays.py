@@ -73,11 +73,11 @@ class ArraySubmitter:
             try:
                 handles = self._array(some) if len(some) > 1 else [self.one(some[0])]
             except EngineBusyError as error:
-                if len(some) > 1 and not str(error).startswith(LOST):
-                    self._most = len(some) // 2
+                self._most = max(1, len(some) // 2)
+                if len(some) > 1 and len(left) == len(tasks) and not str(error).startswith(LOST):
                     continue
                 yield from ((task.folder, error) for task in left)
-                return  # the next try is as small
+                return  # what was taken is told now, and the rest is submitted later
             except EngineError as error:
                 if len(some) > 1:  # for all, or for one element, or for arrays: each is asked for by itself
                     self._most = len(some) // 2
