@@ -1,7 +1,7 @@
 """What one rank does in the tests of several ranks: many small checks in one process, whose facts go to a file.
 
 Started as ``python horovod_battery.py FOLDER RANKS NODES CHECK...``. Importing a framework takes far longer than all
-checks together, so it is imported once, and the ranks are forked from that process before anything else happens. Each
+checks together, so the ranks are forked from one process that has done it, before anything else happens. Each
 writes FOLDER/rank-<n>.json, a dictionary with what each check found. The judgement is the test's.
 """
 
@@ -22,12 +22,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-if "keras" not in sys.modules:
-    # Keras and TensorFlow import these if they are there, for things that no check uses: half of the time of an import.
-    # And with PyTorch as where nothing else is installed: else Keras imports TensorFlow too, to save a model.
-    unused = ["sklearn", "scipy", "pandas", "matplotlib", "IPython"]
-    unused += ["tensorflow"] if os.environ.get("KERAS_BACKEND") == "torch" else []
-    sys.modules.update(dict.fromkeys(unused))  # type: ignore[arg-type]  # None is what makes an import fail
+if os.environ.get("KERAS_BACKEND") == "torch":
+    # As where nothing else is installed: else Keras imports TensorFlow too, to save a model.
+    sys.modules.setdefault("tensorflow", None)  # type: ignore[arg-type]  # None is what makes an import fail
 
 import attrs
 import keras
