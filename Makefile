@@ -47,7 +47,7 @@ tutorial: $(VENV)/.runtime $(VENV)/.horovod
 	  $(if $(DATA),--data '$(DATA)') $(if $(EPOCHS),--epochs $(EPOCHS)) $(ARGS)
 
 # Thousands of programs start here: without the bytecode of before, each compiles what it imports again.
-test: export PYTHONDONTWRITEBYTECODE =
+test unit: export PYTHONDONTWRITEBYTECODE =
 test: lint
 	$(SAY) 'tests (pytest $(ARGS))'
 	@rm -f .coverage .coverage.*
