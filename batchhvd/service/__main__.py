@@ -195,6 +195,7 @@ class Service:
             Files(
                 self._root / "shares",
                 self._keys,
+                kept_days=lambda account: accounts.kept_days(self._store, account),
                 admitted=trust,
                 problem=self._watch.problem,
             ),

@@ -18,9 +18,11 @@ from uvicorn.server import ServerState
 from batchhvd.service.http import limits
 from batchhvd.service.http.incoming import CUT, TRUST
 from batchhvd.service.http.outgoing import CONFINED
+from batchhvd.wire.facts.spelling import METADATA, SPELLING
 
 log = logging.getLogger("batchhvd.service")
 
+_METADATA = METADATA.encode()
 _LOOK = 1.0  # seconds between two looks at all connections
 _LARGE_HEAD = (431, "RequestHeadersTooLarge", f"The head of a request may have {limits.HEAD_BYTES} bytes.")
 _MANY_FIELDS = (431, "RequestHeadersTooLarge", f"A request may have {limits.HEAD_FIELDS} header fields.")
@@ -152,6 +154,9 @@ class Door(HttpToolsProtocol):  # type: ignore[misc]  # mypy is told to skip uvi
         self._count(len(name) + len(value) + 4)
         if self._in_head:  # a trailer is no header: it came too late to say what the request is
             super().on_header(name, value)
+            small = name.lower()
+            if small != name and small.startswith(_METADATA):
+                self.scope["extensions"].setdefault(SPELLING, {})[small] = name
 
     def on_headers_complete(self) -> None:
         """Ends a request's head."""

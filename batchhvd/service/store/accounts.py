@@ -7,6 +7,15 @@ from pathlib import Path
 
 from batchhvd.service.store.records import ACTIVE, Record, Store
 
+KEPT_DAYS = "keptDays"
+"""The entry of an account's private part with the days for which its deleted shares are kept."""
+
+
+def kept_days(store: Store, account: str) -> int:
+    """Returns for how many days the deleted shares of an account can be restored, 0 for not at all."""
+    record = find(store, account)
+    return int(record.private.get(KEPT_DAYS, 0)) if record else 0
+
 
 def find(store: Store, account: str) -> Record | None:
     """Returns an account by its name, which is unique over all groups, or None."""

@@ -55,10 +55,12 @@ class Disk:
     Args:
         root: the directory that holds ``<account>/<share>/``.
         now: the clock, seconds since 1970.
-        kept_days: for how many days deleted shares can be restored; 0 for not at all.
+        kept_days: says for how many days an account's deleted shares can be restored; 0 for not at all.
     """
 
-    def __init__(self, root: Path, now: Callable[[], float] = time.time, kept_days: int = 0) -> None:
+    def __init__(
+        self, root: Path, now: Callable[[], float] = time.time, kept_days: Callable[[str], int] = lambda _: 0
+    ) -> None:
         self._root = root
         self.now = now
         self.kept_days = kept_days
