@@ -314,7 +314,8 @@ def test_deleted_shares_are_kept_for_as_many_days_as_the_account_says(
     storage.storage_accounts.begin_create(group, account, ACCOUNT).result()
     services = storage.file_services
     assert not services.get_service_properties(group, account).share_delete_retention_policy.enabled
-    policy = FileServiceProperties(share_delete_retention_policy=DeleteRetentionPolicy(enabled=True, days=3))
+    properties: Any = FileServiceProperties  # its overloads do not name the fields of its properties
+    policy = properties(share_delete_retention_policy=DeleteRetentionPolicy(enabled=True, days=3))
     set_now = services.set_service_properties(group, account, policy)
     assert (set_now.name, set_now.share_delete_retention_policy.days) == ("default", 3)
     [listed] = services.list(group, account).value
@@ -324,12 +325,11 @@ def test_deleted_shares_are_kept_for_as_many_days_as_the_account_says(
     files.create_share("gone").create_directory("d")
     files.delete_share("gone")
     # What was deleted under the rule stays, whatever the rule is later.
-    services.set_service_properties(
-        group, account, FileServiceProperties(share_delete_retention_policy=DeleteRetentionPolicy(enabled=False))
-    )
+    off = properties(share_delete_retention_policy=DeleteRetentionPolicy(enabled=False))
+    services.set_service_properties(group, account, off)
     [deleted] = files.list_shares(include_deleted=True)
     assert (deleted.deleted, deleted.remaining_retention_days) == (True, 3)
-    share = files.undelete_share("gone", deleted.version)
+    share = files.undelete_share("gone", deleted.version or "")
     assert [entry.name for entry in share.list_directories_and_files()] == ["d"]
     files.delete_share("gone")
     assert not list(files.list_shares(include_deleted=True))

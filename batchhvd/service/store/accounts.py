@@ -33,6 +33,25 @@ def keys_of(store: Store, account: str) -> Sequence[str] | None:
     return next((server.private["keys"] for server in store.servers_of(account)), None)
 
 
+class KeyBook:
+    """The keys of all accounts, read again after each change of the store: every request to a share asks for them."""
+
+    def __init__(self, store: Store) -> None:
+        """Begins with none."""
+        self._store, self._at = store, -1
+        self._known: dict[str, Sequence[str]] = {}
+
+    def __call__(self, account: str) -> Sequence[str] | None:
+        """Returns the keys of an account, in base64, or None if there is no such account."""
+        at = self._store.commits
+        if at != self._at:
+            self._known, self._at = {}, at
+        found = self._known.get(account) or keys_of(self._store, account)
+        if found:
+            self._known[account] = found
+        return found
+
+
 def folders(root: Path, account: str) -> tuple[Path, ...]:
     """Returns the directories in which an account's shares and containers lie, and the blocks of its blobs."""
     containers = root / "containers"
