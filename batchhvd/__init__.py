@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from batchhvd.resources.base import Listing, Resource
     from batchhvd.resources.cluster import Cluster, NodeCounts
     from batchhvd.resources.container import Container
-    from batchhvd.resources.distributed import DistributedFunction, distributed
+    from batchhvd.resources.distributed import DistributedFunction, MappedFunction, distributed, map
     from batchhvd.resources.experiment import Experiment
     from batchhvd.resources.function_future import FunctionFuture
     from batchhvd.resources.group import ResourceGroup
@@ -48,9 +48,10 @@ if TYPE_CHECKING:
     from batchhvd.resources.share import FileShare
     from batchhvd.resources.storage_account import StorageAccount
     from batchhvd.resources.sweep import Sweep
-    from batchhvd.resources.trial import Trial
     from batchhvd.resources.values.file_entry import FileEntry
+    from batchhvd.resources.values.node_login import NodeLogin
     from batchhvd.resources.values.metrics import Metrics
+    from batchhvd.resources.values.trial import Trial
     from batchhvd.resources.values.usage import GpuUsage, RankUsage, Usage
     from batchhvd.resources.workspace import Workspace
     from batchhvd.spec.cluster import AutoScale, ClusterSpec
@@ -92,6 +93,7 @@ _LAZY = {
     "DistributedFunction": "resources.distributed",
     "Experiment": "resources.experiment",
     "FileEntry": "resources.values.file_entry",
+    "NodeLogin": "resources.values.node_login",
     "Container": "resources.container",
     "FileShare": "resources.share",
     "FunctionFuture": "resources.function_future",
@@ -102,6 +104,7 @@ _LAZY = {
     "JobSpec": "spec.job",
     "Listing": "resources.base",
     "LogStream": "logs.stream",
+    "MappedFunction": "resources.distributed",
     "Metrics": "resources.values.metrics",
     "Mount": "spec.job",
     "NodeCounts": "resources.cluster",
@@ -117,7 +120,7 @@ _LAZY = {
     "StorageAccount": "resources.storage_account",
     "Sweep": "resources.sweep",
     "Transfer": "transfer.copy",
-    "Trial": "resources.trial",
+    "Trial": "resources.values.trial",
     "Usage": "resources.values.usage",
     "Verdict": "advice.explain",
     "Volume": "spec.job",
@@ -125,6 +128,7 @@ _LAZY = {
     "connect": "resources.session",
     "distributed": "resources.distributed",
     "local": "resources.session",
+    "map": "resources.distributed",
 }
 
 __all__ = [
@@ -161,9 +165,11 @@ __all__ = [
     "JobSpec",
     "Listing",
     "LogStream",
+    "MappedFunction",
     "Metrics",
     "Mount",
     "NodeCounts",
+    "NodeLogin",
     "NotFoundError",
     "OtherToolkit",
     "OutputDirectory",
@@ -195,6 +201,7 @@ __all__ = [
     "connect",
     "distributed",
     "local",
+    "map",
 ]
 
 

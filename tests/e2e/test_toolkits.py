@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,14 @@ def test_ranks_of_mpi_know_their_number(world: Live, block: str) -> None:
     (world.root / "shares/acc/share/plain.py").write_text("import os; print(os.environ['AZ_BATCHAI_TASK_INDEX'])")
     assert run(world, block, 2, "plain.py", processCount=3) == "succeeded", world.log("j", "stderr.txt")
     assert sorted(world.log("j").replace("\n", "")) == ["0", "1", "2"]  # mpirun may mix their lines
+
+
+@pytest.mark.skipif(not (Path(sys.executable).parent / "mpirun").exists(), reason="needs pip install 'batchhvd[mpi]'")
+def test_ranks_of_mpi_start_by_the_launcher_that_pip_has_brought(world: Live) -> None:
+    world.job("j", 2, customMpiSettings={"commandLine": "sh -c 'echo $LD_LIBRARY_PATH'", "processCount": 2})
+    assert world.ended("j") == "succeeded", world.log("j", "stderr.txt")
+    first = [line.partition(":")[0] for line in world.log("j").splitlines()]
+    assert first == [str(Path(sys.executable).parents[1] / "lib")] * 2
 
 
 @pytest.mark.parametrize(
