@@ -50,6 +50,7 @@ ORDER = (
     "sweep_kills",
     "sweep_many",
     "transfer",
+    "testing",
     "client",
     "first_hour",
 )
