@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from batchhvd.resources.storage_account import StorageAccount
     from batchhvd.resources.sweep import Sweep
     from batchhvd.resources.values.file_entry import FileEntry
-    from batchhvd.resources.values.node_login import NodeLogin
     from batchhvd.resources.values.metrics import Metrics
+    from batchhvd.resources.values.node_login import NodeLogin
     from batchhvd.resources.values.trial import Trial
     from batchhvd.resources.values.usage import GpuUsage, RankUsage, Usage
     from batchhvd.resources.workspace import Workspace

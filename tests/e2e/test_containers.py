@@ -189,7 +189,7 @@ def test_the_next_node_removes_what_was_left_and_nothing_else(run: Starter, engi
     engine("rm", "--force", "foreign", "other", "strange")
 
 
-def test_nothing_secret_is_in_a_command_line_or_left_in_a_file(run: Starter) -> None:
+def test_nothing_secret_is_in_a_command_line_or_left_in_a_file(run: Starter, engine: Podman) -> None:
     seen: list[str] = []
 
     def look(found: Run) -> None:
@@ -201,6 +201,8 @@ def test_nothing_secret_is_in_a_command_line_or_left_in_a_file(run: Starter) -> 
         for path in found.folder.glob("container-0/*.sh"):
             seen.append("a file of variables")
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        (name,) = engine.containers
+        seen.append(engine("inspect", name) + engine("image", "inspect", NAME))  # what an image made of it would keep
         _cancel(found)
 
     found = run(f"echo on; {LOOP}", meanwhile=look, secrets={"TOKEN": "hunter2"})

@@ -101,7 +101,7 @@ TABLE = Table(
             "x-ms-delete-snapshots": Rule("no effect: there are none", values="include", unsupported="only"),
             **_IF,
         },
-        "Put Block": _BODY,
+        "Put Block": {METADATA: Rule("no effect: those of the list count"), **_BODY},
         "Put Block List": {**_CONTENT, **_NEW, **_BODY, **_IF},
         "Get Block List": {},
         "Put Blob From URL": {
