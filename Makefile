@@ -4,8 +4,8 @@
 #   make test        everything that CI checks
 #
 # While you work: make unit (seconds), make lint, make docs, make notebooks; make models trains all kinds of models on two
-# ranks and on one; make gallery runs the recipes of Batch AI. Seldom: make azure PINS=oldest (the oldest Azure packages that
-# setup.cfg allows), make upstream (Microsoft's tests of its clients of files and of Batch AI), make clients (other storage clients),
+# ranks and on one; make gallery runs the recipes of Batch AI. Seldom: make search (Optuna, MLflow, TensorBoard), make azure
+# PINS=oldest (the oldest Azure packages that setup.cfg allows), make upstream (Microsoft's tests of its clients of files and of Batch AI), make clients (other storage clients),
 # make drills (poison, power cuts, growth: 20 minutes), make release (the wheel, and the tutorial from it), make first-hour (all that a
 # stranger does first, from the wheel).
 #
@@ -36,7 +36,7 @@ SAY = @printf '\033[1m== %s\033[0m\n'
 COMPAT := --config-settings editable_mode=compat
 PIP := PYTHONWARNINGS=ignore $(PY) -m pip install --quiet --disable-pip-version-check --no-warn-script-location
 
-.PHONY: help tutorial test lint unit models gallery docs notebooks azure upstream upstream-batchai clients drills release first-hour clean
+.PHONY: help tutorial test lint unit models gallery search docs notebooks azure upstream upstream-batchai clients drills release first-hour clean
 .DEFAULT_GOAL := help
 
 help:
@@ -68,6 +68,11 @@ models: $(VENV)/.test $(VENV)/.horovod
 gallery: $(VENV)/.test $(VENV)/.horovod
 	$(SAY) 'the job files of the recipe gallery, each run to its end'
 	@GALLERY=1 $(PY) -m pytest tests/gallery $(ARGS)
+
+search: $(VENV)/.test
+	$(SAY) 'sweeps by Optuna, exports to MLflow and TensorBoard, read back with the real tools'
+	@$(PIP) $(COMPAT) -e '.[optuna,mlflow,tensorboard]'
+	@$(PY) -m pytest tests/wire/client/test_client_search.py tests/wire/client/test_client_export.py $(ARGS)
 
 docs: $(VENV)/.docs
 	$(SAY) 'documentation, warnings are errors'
