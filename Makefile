@@ -46,6 +46,8 @@ tutorial: $(VENV)/.runtime $(VENV)/.horovod
 	@$(PY) -m batchhvd tutorial --engine $(ENGINE) --dataset $(DATASET) \
 	  $(if $(DATA),--data '$(DATA)') $(if $(EPOCHS),--epochs $(EPOCHS)) $(ARGS)
 
+# Thousands of programs start here: without the bytecode of before, each compiles what it imports again.
+test unit: export PYTHONDONTWRITEBYTECODE =
 test: lint
 	$(SAY) 'tests (pytest $(ARGS))'
 	@rm -f .coverage .coverage.*
