@@ -51,6 +51,7 @@ ORDER = (
     "sweep_kills",
     "sweep_many",
     "transfer",
+    "testing",
     "client",
     "first_hour",
 )
