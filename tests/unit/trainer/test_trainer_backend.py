@@ -96,7 +96,7 @@ def test_the_table_shows_efficiency_against_the_first_row() -> None:
 
 
 def test_the_commands_are_all_there() -> None:
-    assert tuple(COMMANDS) == ("train", "bench", "parity", "check")
+    assert tuple(COMMANDS) == ("train", "bench", "parity", "scale", "check")
     assert all(callable(import_module(module).main) for module in COMMANDS.values())
 
 
