@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from batchhvd.resources.base import Listing, Resource
     from batchhvd.resources.cluster import Cluster, NodeCounts
     from batchhvd.resources.container import Container
-    from batchhvd.resources.distributed import DistributedFunction, distributed
+    from batchhvd.resources.distributed import DistributedFunction, MappedFunction, distributed, map
     from batchhvd.resources.experiment import Experiment
     from batchhvd.resources.function_future import FunctionFuture
     from batchhvd.resources.group import ResourceGroup
@@ -102,6 +102,7 @@ _LAZY = {
     "JobSpec": "spec.job",
     "Listing": "resources.base",
     "LogStream": "logs.stream",
+    "MappedFunction": "resources.distributed",
     "Metrics": "resources.values.metrics",
     "Mount": "spec.job",
     "NodeCounts": "resources.cluster",
@@ -125,6 +126,7 @@ _LAZY = {
     "connect": "resources.session",
     "distributed": "resources.distributed",
     "local": "resources.session",
+    "map": "resources.distributed",
 }
 
 __all__ = [
@@ -161,6 +163,7 @@ __all__ = [
     "JobSpec",
     "Listing",
     "LogStream",
+    "MappedFunction",
     "Metrics",
     "Mount",
     "NodeCounts",
@@ -195,6 +198,7 @@ __all__ = [
     "connect",
     "distributed",
     "local",
+    "map",
 ]
 
 

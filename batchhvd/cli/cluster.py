@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from batchhvd.cli import job_inside
 from batchhvd.cli.frame.context import CliContext, Command, scope, with_context
 from batchhvd.cli.frame.names import completed
 from batchhvd.cli.frame.printing import shown
@@ -168,6 +169,7 @@ def explain(context: CliContext, name: str, node: str | None, group: str, worksp
     return context.workspace(group, workspace).cluster(name).explain(node).for_shell()
 
 
+cluster.add_command(job_inside.in_cluster)
 common(
     cluster,
     ("group", "workspace"),

@@ -74,6 +74,7 @@ __all__ = [
 ]
 
 _WITH_LOGS = "\0"  # until the directory of the logs is known
+_FILE = "\0requirements"  # until it is in its own field
 _KIND = "JobBaseProperties"
 PRIORITIES = tuple(JobPriority)
 
@@ -87,9 +88,9 @@ def _check_nodes(_owner: object, _attribute: object, value: int) -> None:
         )
 
 
-def _check_logs(_owner: object, _attribute: object, value: str) -> None:
-    if not value.strip():
-        remedy = 'give a directory on a mount, such as mount / "logs"'
+def _check_logs(owner: JobSpec, _attribute: object, value: str) -> None:
+    if not value.strip() and not owner.code:
+        remedy = 'give a directory on a mount, such as mount / "logs"; with code=FOLDER there need be none'
         raise SpecError("the directory for the logs is missing", pointer="/stdOutErrPathPrefix", remedy=remedy)
 
 
@@ -118,8 +119,9 @@ def _outputs(values: Iterable[OutputDirectory | str]) -> tuple[OutputDirectory, 
     return tuple(OutputDirectory(one, _WITH_LOGS, one) if isinstance(one, str) else one for one in values)
 
 
-def _variables(values: Document) -> Document:
-    return dict(values)
+def _variables(values: Document | str | os.PathLike[str]) -> Document:
+    """A path stands for a file of requirements, which is another field."""
+    return {_FILE: os.fspath(values)} if isinstance(values, (str, os.PathLike)) else dict(values)
 
 
 @frozen(kw_only=True)
@@ -128,13 +130,13 @@ class JobSpec:
 
     Attributes:
         nodes: how many nodes it gets, all at once.
-        task: what runs.
-        logs: the directory on a mount that receives the log files.
+        task: what runs; with ``code``, its script may be a path in that folder, such as ``"train.py"``.
+        logs: the directory on a mount that receives the log files; with ``code``, "" for the share ``runs``.
         mounts: the file shares that it sees.
         volumes: other volumes.
         preparation: a shell command line that runs once on each node before, or None.
         image: the container image, or None.
-        environment: variables of every process.
+        environment: variables of every process; or, instead, ``requirements``.
         secrets: variables whose values are never shown (or, instead of a value, the wire's reference to a vault).
         inputs: directories to read, by id.
         outputs: directories to write, by id; a name such as ``"model"`` stands for a directory beside the logs.
@@ -143,6 +145,9 @@ class JobSpec:
         extra: all other ``properties`` as the wire has them; never shown.
         cluster: the id of the cluster that the file names; it is not used: the job runs where it is submitted.
         warnings: what looked odd in the file that it was read from.
+        code: a local folder that is uploaded when the job is submitted, as ``Session.run`` does; None for none.
+        requirements: a local file of requirements: the script runs in a virtual environment of them, which each machine
+            makes once.
         content: the files that were uploaded for it, as they were when it was submitted: a checksum for each path.
 
     Raises:
@@ -151,7 +156,7 @@ class JobSpec:
 
     nodes: int = field(validator=_check_nodes)
     task: Task
-    logs: str = field(converter=str, validator=_check_logs)
+    logs: str = field(default="", converter=str, validator=_check_logs)
     mounts: tuple[Mount, ...] = field(default=(), converter=_mounts)
     volumes: tuple[Volume, ...] = field(default=(), converter=_volumes)
     preparation: str | None = None
@@ -163,12 +168,18 @@ class JobSpec:
     max_seconds: float | None = None
     priority: JobPriority | JobPriorityWord = "normal"
     extra: Document = field(factory=dict, repr=False)
+    code: str | os.PathLike[str] | None = None
+    requirements: str | os.PathLike[str] | None = None
     cluster: str | None = field(default=None, eq=False, repr=False)
     warnings: tuple[str, ...] = field(default=(), eq=False, repr=False)
     content: Mapping[str, str] = field(factory=dict, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        placed = (evolve(one, prefix=self.logs) if one.prefix == _WITH_LOGS else one for one in self.outputs)
+        if _FILE in self.environment:
+            object.__setattr__(self, "requirements", self.environment[_FILE])
+            object.__setattr__(self, "environment", {})
+        logs = self.logs or _WITH_LOGS
+        placed = (evolve(one, prefix=logs) if one.prefix == _WITH_LOGS else one for one in self.outputs)
         object.__setattr__(self, "outputs", tuple(placed))
         if not isinstance(self.task, (*TOOLKITS.values(), OtherToolkit)):
             raise SpecError(f"{self.task!r} is not a task", remedy="give Horovod(…), PyTorch(…) or CustomToolkit(…)")
@@ -262,7 +273,17 @@ class JobSpec:
         """Writes a job.json, without any key, password or secret value."""
         write_document(path, "job", self.to_document())
 
+    @property
+    def _is_here(self) -> bool:
+        """Whether it names files of this machine that must be uploaded first."""
+        return self.code is not None or self.requirements is not None
+
     def _document(self, secrets: list[Body]) -> Body:
+        if self._is_here:
+            raise SpecError(
+                "code and requirements are files of this machine, which no job.json can name",
+                remedy="submit the job with create_job(), which uploads them; job.spec then has a job.json",
+            )
         image = {"imageSourceRegistry": {"image": self.image}}
         longest = write_duration(timedelta(seconds=self.max_seconds)) if self.max_seconds else None
         fixed = {

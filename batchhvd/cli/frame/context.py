@@ -8,7 +8,6 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING, TypeVar
 
 import click
-from attrs import define
 
 from batchhvd.cli.frame.names import completed
 
@@ -21,7 +20,6 @@ Command = TypeVar("Command", bound=Callable[..., object])
 _CLEARED = "\r\x1b[2K"
 
 
-@define
 class CliContext:
     """The options before the command.
 
@@ -33,11 +31,17 @@ class CliContext:
         verbose: whether messages have whole ids instead of names.
     """
 
-    root: str | None = None
-    endpoint: str | None = None
-    subscription: str | None = None
-    progress: bool = True
-    verbose: bool = False
+    def __init__(
+        self,
+        root: str | None = None,
+        endpoint: str | None = None,
+        subscription: str | None = None,
+        *,
+        progress: bool = True,
+        verbose: bool = False,
+    ) -> None:
+        self.root, self.endpoint, self.subscription = root, endpoint, subscription
+        self.progress, self.verbose = progress, verbose
 
     def session(self, engine: str | None = None) -> Session:
         """Returns a session; starts the local service if it does not run and no other endpoint is given.
@@ -45,8 +49,12 @@ class CliContext:
         Args:
             engine: the local service's engine, or None for the one that runs, else the default.
         """
+        import logging
+
         import batchhvd
 
+        # What the Azure packages log before an error is in the error, or of no use to people.
+        logging.getLogger("azure").addHandler(logging.NullHandler())
         if self.endpoint:
             return batchhvd.connect(self.endpoint, subscription=self.subscription)
         return batchhvd.local(self.root, engine=engine)

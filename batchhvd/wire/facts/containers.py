@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attrs import frozen
+from typing import NamedTuple
 
 CHOICES = ("auto", "podman", "docker", "apptainer", "off")
 """The values of the option ``--containers``: an engine, the first one that works, or none."""
@@ -13,8 +13,7 @@ HEADER = "x-batchhvd-containers"
 _NONE = "none"
 
 
-@frozen
-class Containers:
+class Containers(NamedTuple):
     """What a service does with images.
 
     Attributes:
