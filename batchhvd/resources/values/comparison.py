@@ -14,7 +14,9 @@ from attrs import field, frozen
 
 from batchhvd.errors import SpecError
 from batchhvd.resources.values.metrics import Metrics
+from batchhvd.resources.values.trial import state_of
 from batchhvd.sweeps.stopping import goal_of, signed
+from batchhvd.wire.facts.job_variables import POINT, SWEEP
 
 if TYPE_CHECKING:
     from batchhvd.resources.job import Job
@@ -53,9 +55,10 @@ class ComparedJob:
     def of(cls, job: Job, metrics: Metrics) -> ComparedJob:
         """Returns a job that was read, with what it has reported."""
         spec = job.spec
-        point = _point(spec.environment.get("BATCHHVD_POINT", ""))
+        point = _point(spec.environment.get(POINT, ""))
         files = _digest(spec.content)
-        return cls(job.name, str(job.state), point, metrics, spec.ranks, job.started, job.ended, files, job.id)
+        state = state_of(job) if SWEEP in spec.environment else job.state  # a trial that was given up did not fail
+        return cls(job.name, str(state), point, metrics, spec.ranks, job.started, job.ended, files, job.id)
 
     @property
     def seconds(self) -> float | None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
 _JOB = "batchhvd.job"  # the tag with a job's id
-_STATES = {"succeeded": "FINISHED", "failed": "FAILED"}
+_STATES = {"succeeded": "FINISHED", "failed": "FAILED", "given up": "KILLED"}
 _RANK_PARAMETER = "ranks"
 _AT_A_TIME = 1000  # metrics of one request, MLflow's limit
 _STRANGE = re.compile(r"[^\w\-. /:]")
