@@ -38,12 +38,20 @@ SWEEP = "BATCHHVD_SWEEP"
 POINT = "BATCHHVD_POINT"
 """The values that a trial of a sweep tries, as a JSON object. The client writes it."""
 
+ENGINE_OPTIONS = "BATCHHVD_ENGINE_OPTIONS"
+"""Options of the engine for this job alone: a JSON object of texts, such as ``{"partition": "gpu"}``."""
+
+_TEXT = r'"[^"\\]*"'
 _WHOLE = re.compile("[0-9]{1,9}")
 _ALLOWED: Mapping[str, tuple[re.Pattern[str], str]] = {
     RETRIES: (_WHOLE, "a whole number of at most nine digits"),
     NUM_GPUS: (_WHOLE, "a whole number of at most nine digits"),
     STALL_SECONDS: (re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?"), "a number of seconds, such as 600 or 2.5"),
     STALL_ACTION: (re.compile("warn|stop"), "'warn' or 'stop'"),
+    ENGINE_OPTIONS: (
+        re.compile(rf"\s*\{{\s*({_TEXT}\s*:\s*{_TEXT}\s*(,\s*{_TEXT}\s*:\s*{_TEXT}\s*)*)?\}}\s*"),
+        'a JSON object of texts, such as {"partition": "gpu"}',
+    ),
     AFTER: (re.compile(r"[-\w]+(:ended)?(,[-\w]+(:ended)?)*", re.ASCII), "names of jobs, such as 'first,second:ended'"),
 }
 
@@ -93,3 +101,9 @@ def trial(variables: Mapping[str, str]) -> tuple[str, int, dict[str, object]] | 
         return None
     is_one = bool(place and mark) and number.isascii() and number.isdigit() and isinstance(point, dict)
     return (place, int(number), point) if is_one else None
+
+
+def engine_options(variables: Mapping[str, str]) -> dict[str, str]:
+    """Returns the options of the engine that a job names for itself; none if its variable is not right."""
+    found: dict[str, str] = json.loads(interpreted(variables).get(ENGINE_OPTIONS, "{}"))
+    return found
