@@ -289,10 +289,11 @@ class Experiment(Resource):
             SpecError: no job has reported the metric.
         """
         from batchhvd.resources.values import comparison
+        from batchhvd.resources.values.compared_job import ComparedJob
 
         jobs = [Job(self, name).refresh() for name in names] or sorted(self.jobs(), key=lambda job: job.name)
         with ThreadPoolExecutor(_READERS, "batchhvd compare") as pool:
-            read = pool.map(lambda job: comparison.ComparedJob.of(job, job.metrics()), jobs)
+            read = pool.map(lambda job: ComparedJob.of(job, job.metrics()), jobs)
             return comparison.compare(list(read), metric)
 
     def table(self, metric: str = "") -> Any:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchhvd.errors import SpecError
-from batchhvd.resources.values.comparison import ComparedJob
+from batchhvd.resources.values.compared_job import ComparedJob
 
 if TYPE_CHECKING:
     from mlflow.entities import Metric, Run

@@ -10,7 +10,8 @@ import pytest
 
 from batchhvd import SpecError
 from batchhvd.cli import main as cli
-from batchhvd.resources.values.comparison import ComparedJob, Comparison, compare
+from batchhvd.resources.values.compared_job import ComparedJob
+from batchhvd.resources.values.comparison import Comparison, compare
 
 LINES = [f'{{"epoch": {epoch}, "val_accuracy": {epoch / 7!r}, "loss": {1 / epoch!r}}}' for epoch in (1, 2, 3)]
 COMMAND = "; ".join(f"echo '{line}' >> $AZ_BATCHAI_STDOUTERR_DIR/metrics.jsonl" for line in LINES)
