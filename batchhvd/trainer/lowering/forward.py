@@ -9,7 +9,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from batchhvd.trainer.lowering import operations
-from batchhvd.trainer.lowering.program import Program
+from batchhvd.trainer.lowering.program import LayerProgram
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ class LoweredStep:
         compile_it: False computes operation by operation.
     """
 
-    def __init__(self, model: keras.Model, program: Program, compile_it: bool = True) -> None:
+    def __init__(self, model: keras.Model, program: LayerProgram, compile_it: bool = True) -> None:
         self.model, self.program = model, program
         made = operations.compiled if compile_it else operations.plain
         self._forward = made(program.operations, program.output)
@@ -38,8 +38,9 @@ class LoweredStep:
         x, y, weight = (*data, None)[:3]
         predicted, moments = self._forward(x, [one.value for one in self.program.weights])
         model.zero_grad()
-        with self._constants:
+        with torch.no_grad():
             self._move(moments)
+        with self._constants:
             loss = model._compute_loss(x=x, y=y, y_pred=predicted, sample_weight=weight, training=True)
             model._loss_tracker.update_state(loss.detach(), sample_weight=x.shape[0])
             scaled = model.optimizer.scale_loss(loss)
@@ -50,7 +51,6 @@ class LoweredStep:
             logs: Mapping[str, torch.Tensor] = model.compute_metrics(x, y, predicted.detach(), sample_weight=weight)
         return logs
 
-    @torch.no_grad()
     def _move(self, moments: Sequence[torch.Tensor]) -> None:
         """Moves the statistics of batch normalizations towards those of the batch."""
         kept = [one.value for pair in self.program.moving for one in pair[:2]]
@@ -62,7 +62,7 @@ class LoweredStep:
             one.lerp_(new, part)
 
 
-class ConstantsOnDevice(TorchFunctionMode):
+class ConstantsOnDevice(TorchFunctionMode):  # type: ignore[misc]  # torch is not imported for types
     """Makes constants of Python on the device instead of copying them there, which no recording may do.
 
     Numbers are filled in. Other constants are copied when they are first met, and from there afterwards: enter the same
@@ -86,7 +86,7 @@ class ConstantsOnDevice(TorchFunctionMode):
         if func not in (torch.as_tensor, torch.tensor) or device is None or isinstance(args[0], torch.Tensor):
             return func(*args, **kwargs)
         if isinstance(args[0], (bool, int, float)):
-            return torch.full((), args[0], dtype=kwargs.get("dtype"), device=device)  # type: ignore[call-overload]
+            return torch.full((), args[0], dtype=kwargs.get("dtype"), device=device)
         key = (repr(args[0]), kwargs.get("dtype"), str(device))
         if key not in self.kept:
             self.kept[key] = func(*args, **kwargs)

@@ -24,7 +24,10 @@ MOST_PROGRAMS = 64  # that one process may compile
 def compiled(operations: tuple[Operation, ...], output: int) -> Callable[..., Forward]:
     """Returns the forward pass of a program as one compiled function of the input and the weights."""
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, MOST_PROGRAMS)
-    return torch.compile(plain(operations, output), dynamic=False, fullgraph=True, options=_options())
+    made: Callable[..., Forward] = torch.compile(
+        plain(operations, output), dynamic=False, fullgraph=True, options=_options()
+    )
+    return made
 
 
 def _options() -> dict[str, bool] | None:
@@ -45,7 +48,7 @@ def plain(operations: tuple[Operation, ...], output: int) -> Callable[..., Forwa
         for kind, place, came, own, options in operations:
             inputs, tensors = [values[one] for one in came], [weights[one] for one in own]
             if kind == "normalize":
-                values[place], mean, variance = _normalize(inputs[0], tensors, *options)
+                values[place], mean, variance = NORMALIZE(inputs[0], tensors, *options)
                 moments += [mean, variance]
             else:
                 values[place] = KINDS[kind](inputs, tensors, *options)
@@ -115,10 +118,11 @@ def _rescale(
     return inputs[0].to(_dtype(dtype)) * scale + offset
 
 
-def _drop(inputs: list[torch.Tensor], weights: list[torch.Tensor], rate: float, _: None, dtype: str) -> torch.Tensor:
+def _drop(inputs: list[torch.Tensor], weights: list[torch.Tensor], rate: float, dtype: str) -> torch.Tensor:
     return functional.dropout(inputs[0].to(_dtype(dtype)), rate)
 
 
+NORMALIZE: Callable[..., tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = _normalize
 KINDS: dict[str, Callable[..., torch.Tensor]] = {
     "convolve": _convolve,
     "multiply": _multiply,

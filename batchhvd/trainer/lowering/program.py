@@ -25,7 +25,7 @@ class CannotLowerError(Exception):
 
 
 @attrs.frozen
-class Program:
+class LayerProgram:
     """The forward pass of a network in training.
 
     Attributes:
@@ -41,7 +41,7 @@ class Program:
     moving: tuple[tuple[keras.Variable, keras.Variable, float], ...]
 
 
-def read(model: keras.Model) -> Program:
+def read(model: keras.Model) -> LayerProgram:
     """Returns the program of a network with one input and one output.
 
     Raises:
@@ -62,7 +62,7 @@ def read(model: keras.Model) -> Program:
         operations.append((kind, places[output], came, tuple(range(first, len(weights))), options))
         if kind == "normalize":
             moving.append((layer.moving_mean, layer.moving_variance, float(layer.momentum)))
-    return Program(tuple(operations), places[id(network.outputs[0])], tuple(weights), tuple(moving))
+    return LayerProgram(tuple(operations), places[id(network.outputs[0])], tuple(weights), tuple(moving))
 
 
 def _require_plain(model: keras.Model) -> None:
@@ -156,7 +156,7 @@ READERS: dict[type, Callable[[keras.layers.Layer], Reading]] = {
     keras.layers.Rescaling: _rescaling,
     keras.layers.Activation: lambda layer: ("activate", (), (_activation(layer), layer.compute_dtype)),
     keras.layers.ReLU: lambda layer: ("activate", (), (_plain_relu(layer), layer.compute_dtype)),
-    keras.layers.Dropout: lambda layer: ("drop", (), (float(layer.rate), _plain_noise(layer), layer.compute_dtype)),
+    keras.layers.Dropout: lambda layer: ("drop", (), (_plain_rate(layer), layer.compute_dtype)),
     keras.layers.Flatten: lambda layer: ("flatten", (), (layer.compute_dtype,)),
     keras.layers.Add: lambda layer: ("add", (), (layer.compute_dtype,)),
 }
@@ -169,6 +169,7 @@ def _plain_relu(layer: keras.layers.Layer) -> str:
     return "relu"
 
 
-def _plain_noise(layer: keras.layers.Layer) -> None:
+def _plain_rate(layer: keras.layers.Layer) -> float:
     if layer.noise_shape is not None:
         raise CannotLowerError(f"{layer.name} drops in a shape of its own")
+    return float(layer.rate)

@@ -1,4 +1,4 @@
-"""Muon: momentum whose moves are made orthogonal, for the filters of a network; and plain momentum for its other weights.
+"""Muon: momentum whose moves are made orthogonal, for the filters of a network, and plain momentum for other weights.
 
 A filter bank with n outputs moves by a matrix whose singular values are all about 1, so that rare directions learn as
 fast as common ones. Source: Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024).
@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING
 
 import keras
 
+from batchhvd.trainer.optimizers.newton_schulz import CUBIC, ITERATIONS, LINEAR, QUINTIC, TINY
+
 if TYPE_CHECKING:
     from batchhvd.trainer.hvd.binding import Tensor
-
-ITERATIONS = 3  # of the product below: enough for training, as in the source's program for these pictures
-LINEAR, CUBIC, QUINTIC = 3.4445, -4.7750, 2.0315  # the polynomial that is steepest at 0, from the source
-TINY = 1e-7
 
 
 @keras.saving.register_keras_serializable("batchhvd")
@@ -31,7 +29,7 @@ class Muon(keras.optimizers.Optimizer):  # type: ignore[misc]  # Keras has no ty
         learning_rate: a number or a schedule; of kernels, in parts of a kernel with singular values of 1.
         momentum: the fraction of the previous move of a kernel that is kept.
         plain: names of layers whose kernels move by momentum alone, such as the last one; and embeddings.
-        plain_rate, bias_rate: factors of the learning rate for the layers in ``plain``, and for one-dimensional weights.
+        plain_rate, bias_rate: factors of the learning rate for layers in ``plain``, and for one-dimensional weights.
         plain_momentum: the momentum of both.
         decay: the fraction that is subtracted from these weights per step, times the learning rate.
         brief: names of layers that learn only at first.

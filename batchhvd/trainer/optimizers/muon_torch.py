@@ -1,4 +1,4 @@
-"""Muon's update in PyTorch: kernels of one shape at once, and few launches, so that a GPU does not wait for the host."""
+"""Muon's update in PyTorch: kernels of one shape at once, in few launches, so that a GPU does not wait for the host."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
-from batchhvd.trainer.optimizers.muon import CUBIC, ITERATIONS, LINEAR, QUINTIC, TINY
+from batchhvd.trainer.optimizers.newton_schulz import CUBIC, ITERATIONS, LINEAR, QUINTIC, TINY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
-@torch.no_grad()
 def update(
     optimizer: Muon,
     gradients: Sequence[torch.Tensor],
@@ -31,10 +30,11 @@ def update(
     pairs = list(zip(gradients, variables, strict=True))
     kernels = [pair for pair in pairs if optimizer.is_kernel(pair[1])]
     others = [pair for pair in pairs if not optimizer.is_kernel(pair[1])]
-    for group in grouped(kernels, lambda pair: tuple(pair[1].shape)):
-        _turn(optimizer, group, rate)
-    for group in grouped(others, lambda pair: optimizer.factor(pair[1])):
-        _push(optimizer, group, rate)
+    with torch.no_grad():
+        for group in grouped(kernels, lambda pair: tuple(pair[1].shape)):
+            _turn(optimizer, group, rate)
+        for group in grouped(others, lambda pair: optimizer.factor(pair[1])):
+            _push(optimizer, group, rate)
 
 
 def grouped(items: Sequence[_T], key: Callable[[_T], Hashable]) -> list[list[_T]]:
