@@ -13,6 +13,7 @@ tests/wire/test_cli_docs.py, which also compares its output; the translations ha
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import re
@@ -30,6 +31,28 @@ from sybil import Document, Example, Region, Sybil
 from sybil.evaluators.python import PythonEvaluator
 from sybil.region import Lexeme
 
+from batchhvd.wire import configuration
+
+
+def _without_own_settings() -> None:
+    """Hides what a developer has set for himself: it would change what tests find.
+
+    That is ``batchhvd.toml``, the variables that set the same, and git's own list of what to ignore. What others have
+    in the same folder stays, such as pip's file.
+    """
+    for name in (*configuration.VARIABLES.values(), "BATCHHVD_TOKEN", "BATCHHVD_OUTPUT", "BATCHHVD_PROGRESS"):
+        os.environ.pop(name, None)
+    os.environ["GIT_CONFIG_GLOBAL"] = os.devnull
+    theirs = configuration.user_file().parent
+    hidden = tempfile.TemporaryDirectory(prefix="batchhvd tests ")
+    atexit.register(hidden.cleanup)
+    for path in theirs.iterdir() if theirs.is_dir() else ():
+        if path.name != configuration.user_file().name:
+            Path(hidden.name, path.name).symlink_to(path.resolve())
+    os.environ["XDG_CONFIG_HOME"] = hidden.name
+
+
+_without_own_settings()
 # The jobs of most tests and pages name images of 2018 that no test may pull; the tests of images choose an engine.
 os.environ["BATCHHVD_CONTAINERS"] = "off"
 _BLOCK = re.compile(

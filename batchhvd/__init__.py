@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from batchhvd.resources.base import Listing, Resource
     from batchhvd.resources.cluster import Cluster, NodeCounts
     from batchhvd.resources.container import Container
-    from batchhvd.resources.distributed import DistributedFunction, distributed
+    from batchhvd.resources.distributed import DistributedFunction, MappedFunction, distributed, map
     from batchhvd.resources.experiment import Experiment
     from batchhvd.resources.function_future import FunctionFuture
     from batchhvd.resources.group import ResourceGroup
@@ -48,9 +48,11 @@ if TYPE_CHECKING:
     from batchhvd.resources.share import FileShare
     from batchhvd.resources.storage_account import StorageAccount
     from batchhvd.resources.sweep import Sweep
-    from batchhvd.resources.trial import Trial
     from batchhvd.resources.values.file_entry import FileEntry
     from batchhvd.resources.values.metrics import Metrics
+    from batchhvd.resources.values.node_login import NodeLogin
+    from batchhvd.resources.values.trial import Trial
+    from batchhvd.resources.values.usage import GpuUsage, RankUsage, Usage
     from batchhvd.resources.workspace import Workspace
     from batchhvd.spec.cluster import AutoScale, ClusterSpec
     from batchhvd.spec.job import (
@@ -91,15 +93,18 @@ _LAZY = {
     "DistributedFunction": "resources.distributed",
     "Experiment": "resources.experiment",
     "FileEntry": "resources.values.file_entry",
+    "NodeLogin": "resources.values.node_login",
     "Container": "resources.container",
     "FileShare": "resources.share",
     "FunctionFuture": "resources.function_future",
+    "GpuUsage": "resources.values.usage",
     "Horovod": "spec.job",
     "InputDirectory": "spec.job",
     "Job": "resources.job",
     "JobSpec": "spec.job",
     "Listing": "resources.base",
     "LogStream": "logs.stream",
+    "MappedFunction": "resources.distributed",
     "Metrics": "resources.values.metrics",
     "Mount": "spec.job",
     "NodeCounts": "resources.cluster",
@@ -107,6 +112,7 @@ _LAZY = {
     "OutputDirectory": "spec.job",
     "Plan": "advice.plan",
     "Progress": "logs.progress",
+    "RankUsage": "resources.values.usage",
     "Reason": "wire.reasons",
     "Resource": "resources.base",
     "ResourceGroup": "resources.group",
@@ -114,13 +120,15 @@ _LAZY = {
     "StorageAccount": "resources.storage_account",
     "Sweep": "resources.sweep",
     "Transfer": "transfer.copy",
-    "Trial": "resources.trial",
+    "Trial": "resources.values.trial",
+    "Usage": "resources.values.usage",
     "Verdict": "advice.explain",
     "Volume": "spec.job",
     "Workspace": "resources.workspace",
     "connect": "resources.session",
     "distributed": "resources.distributed",
     "local": "resources.session",
+    "map": "resources.distributed",
 }
 
 __all__ = [
@@ -147,6 +155,7 @@ __all__ = [
     "FileEntry",
     "FileShare",
     "FunctionFuture",
+    "GpuUsage",
     "Horovod",
     "HorovodBrokenError",
     "HorovodMissingError",
@@ -156,15 +165,18 @@ __all__ = [
     "JobSpec",
     "Listing",
     "LogStream",
+    "MappedFunction",
     "Metrics",
     "Mount",
     "NodeCounts",
+    "NodeLogin",
     "NotFoundError",
     "OtherToolkit",
     "OutputDirectory",
     "Plan",
     "Progress",
     "PyTorch",
+    "RankUsage",
     "Reason",
     "RemoteError",
     "Resource",
@@ -180,6 +192,7 @@ __all__ = [
     "Transfer",
     "Trial",
     "UnavailableError",
+    "Usage",
     "Verdict",
     "Volume",
     "WaitTimeoutError",
@@ -188,6 +201,7 @@ __all__ = [
     "connect",
     "distributed",
     "local",
+    "map",
 ]
 
 

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from batchhvd.cli import job_inside
 from batchhvd.cli.frame.context import CliContext, Command, scope, with_context
 from batchhvd.cli.frame.names import completed
 from batchhvd.cli.frame.printing import shown
 from batchhvd.cli.frame.verb import common
 
 if TYPE_CHECKING:
-    from batchhvd import AutoScale, Cluster, ClusterSpec, Verdict
+    from batchhvd import AutoScale, Cluster, ClusterSpec, NodeLogin, Verdict
 
 
 @click.group()
@@ -157,6 +158,16 @@ def wait(context: CliContext, name: str, group: str, workspace: str, timeout: fl
     return found.wait(timeout=timeout, report=context.report())
 
 
+@cluster.command("nodes")
+@click.argument("name", shell_complete=completed("cluster"))
+@scope("group", "workspace")
+@shown
+@with_context
+def logins(context: CliContext, name: str, group: str, workspace: str) -> list[NodeLogin]:
+    """Lists the nodes of the cluster NAME, with port and host key for ssh."""
+    return context.workspace(group, workspace).cluster(name).logins()
+
+
 @cluster.command("explain")
 @click.argument("name", shell_complete=completed("cluster"))
 @click.option("--node", help="explain this node only")
@@ -168,6 +179,7 @@ def explain(context: CliContext, name: str, node: str | None, group: str, worksp
     return context.workspace(group, workspace).cluster(name).explain(node).for_shell()
 
 
+cluster.add_command(job_inside.in_cluster)
 common(
     cluster,
     ("group", "workspace"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from batchhvd.cli import job_inside, jobs
 from batchhvd.cli.frame.context import CliContext, Command, scope, with_context
 from batchhvd.cli.frame.failure import end_as
 from batchhvd.cli.frame.names import completed
@@ -280,9 +281,22 @@ def terminate(context: CliContext, name: str, **where: str) -> Job:
     return context.experiment(**where).job(name).terminate()
 
 
+for verb in (
+    job_inside.execute,
+    job_inside.shell,
+    job_inside.top,
+    jobs.wait,
+    jobs.cancel,
+    jobs.download,
+    jobs.replay,
+    jobs.diff,
+):
+    job.add_command(verb)
+
 common(
     job,
     _HERE,
     lambda context, name, **where: context.experiment(**where).job(name),
     lambda context, **where: context.experiment(**where).jobs(),
 )
+job.add_command(jobs.listed)  # instead of the common one

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import click
 
 from batchhvd.cli.frame.printing import shown
@@ -37,19 +35,24 @@ def defaults(commands: click.Group) -> dict[str, object]:
         SpecError: a file of settings is wrong.
     """
     found = configuration.read()
-    return _of(commands, found) if found.settings else {}
+    return _Defaults(commands, found) if found.settings else {}
 
 
-def _of(command: click.Command, found: Configuration) -> dict[str, object]:
-    known = {one.name: _value(found, _NAMES.get(one.name, one.name)) for one in _options(command)}
-    values = {name: value for name, value in known.items() if value is not None}
-    inner: Mapping[str, click.Command] = command.commands if isinstance(command, click.Group) else {}
-    groups = {name: _of(sub, found) for name, sub in inner.items() if name not in _OTHERS}
-    return {**values, **groups}
+class _Defaults(dict[str, object]):
+    """The defaults of a command's options, and of the commands in it when Click asks for them: most are not loaded."""
 
+    def __init__(self, command: click.Command, found: Configuration) -> None:
+        options = [one for one in command.params if isinstance(one, click.Option) and one.name]
+        known = {str(one.name): _value(found, _NAMES.get(str(one.name), str(one.name))) for one in options}
+        super().__init__({name: value for name, value in known.items() if value is not None})
+        self._command, self._found = command, found
 
-def _options(command: click.Command) -> list[click.Option]:
-    return [one for one in command.params if isinstance(one, click.Option) and one.name]
+    def get(self, name: str, default: object = None) -> object:  # Click asks by this alone
+        """Returns the default of an option, or the defaults of a command."""
+        if name in self or not isinstance(self._command, click.Group) or name in _OTHERS:
+            return super().get(name, default)
+        inner = self._command.get_command(click.Context(self._command), name)
+        return default if inner is None else _Defaults(inner, self._found)
 
 
 def _value(found: Configuration, name: str) -> object:

@@ -14,7 +14,7 @@ from batchhvd.cli.job import described
 
 if TYPE_CHECKING:
     from batchhvd.resources.sweep import Sweep
-    from batchhvd.sweeps import Dimension, Space, Stopping
+    from batchhvd.sweeps import Dimension, Search, Space, Stopping
     from batchhvd.sweeps.space import Value
 
 
@@ -45,10 +45,12 @@ def sweep() -> None:
     "values",
     multiple=True,
     metavar="NAME=VALUES",
-    help="values with commas between them; with --random also uniform:LOW:HIGH, loguniform:… or integer:…",
+    help="values with commas between them; with --random and --optuna also uniform:LOW:HIGH, loguniform:… or integer:…",
 )
 @click.option("--random", "count", type=click.IntRange(1), help="so many points at random, not every combination")
-@click.option("--seed", type=int, default=0, show_default=True, help="of the random points")
+@click.option("--optuna", "trials", type=click.IntRange(1), help="so many points that Optuna chooses; with --at-once")
+@click.option("--metric", help="with --optuna: the metric that is made better; less is better of losses and errors")
+@click.option("--seed", type=int, default=0, show_default=True, help="of the points drawn")
 @click.option("--at-once", type=click.IntRange(1), help="how many jobs wait or run at once (default: all)")
 @click.option(
     "--stop",
@@ -66,6 +68,8 @@ def run(
     name: str | None,
     values: tuple[str, ...],
     count: int | None,
+    trials: int | None,
+    metric: str | None,
     seed: int,
     at_once: int | None,
     stop: str | None,
@@ -86,7 +90,11 @@ def run(
 
     if detach and (stop or at_once):
         raise click.UsageError("--detach leaves nobody who gives up trials or submits the next ones; leave it out")
-    space, rule = _space(values, count, seed), _rule(stop)
+    if trials and (count or not metric):
+        raise click.UsageError("--optuna needs --metric, and takes the place of --random")
+    given = _values(values)
+    space = _searched(given, trials, metric, seed) if trials and metric else _space(given, count, seed)
+    rule = _rule(stop)
     spec = job_spec(context, file, group, account, mounts)
     on = context.workspace(group, workspace).cluster(cluster)
     place = context.experiment(group, workspace, experiment)
@@ -94,7 +102,7 @@ def run(
     for missing in made.unplaced:
         said = f"warning: the job has no {{{missing}}}; the value is only in the variable PARAM_{missing.upper()}"
         click.secho(said, fg="yellow", err=True)
-    _finished(context, made.submit() if detach else made.run(report=context.report()), form)
+    _finished(made.submit() if detach else _run(context, made), form)
 
 
 def _verb(command: Callable[..., object]) -> Callable[..., object]:
@@ -127,7 +135,7 @@ def best(context: CliContext, name: str, metric: str | None, goal: str | None, f
 @_verb
 def resume(context: CliContext, name: str, form: Format, **where: str) -> None:
     """Goes on with the sweep NAME where it was interrupted, and waits."""
-    _finished(context, _opened(context, name, **where).run(report=context.report()), form)
+    _finished(_run(context, _opened(context, name, **where)), form)
 
 
 @sweep.command("retry")
@@ -136,7 +144,7 @@ def retry(context: CliContext, name: str, form: Format, **where: str) -> None:
     """Runs the failed trials of the sweep NAME again, and waits."""
     found = _opened(context, name, **where)
     click.secho(f"{len(found.retry())} trials run again", dim=True, err=True)
-    _finished(context, found.run(report=context.report()), form)
+    _finished(_run(context, found), form)
 
 
 @sweep.command("stop")
@@ -146,16 +154,19 @@ def stop_all(context: CliContext, name: str, form: Format, **where: str) -> None
     form.show(_opened(context, name, **where).stop().table())
 
 
-def _finished(context: CliContext, found: Sweep, form: Format) -> None:
+def _run(context: CliContext, found: Sweep) -> Sweep:
+    with context.live_report() as report:
+        return found.run(report=report)
+
+
+def _finished(found: Sweep, form: Format) -> None:
     form.show(found.table())
     click.secho(found.describe(), dim=True, err=True)
     if any(trial.state == "failed" for trial in found):
         raise click.exceptions.Exit(1)
 
 
-def _space(values: tuple[str, ...], count: int | None, seed: int) -> Space:
-    from batchhvd import sweeps
-
+def _values(values: tuple[str, ...]) -> dict[str, list[Value] | Dimension]:
     given: dict[str, list[Value] | Dimension] = {}
     for text in values:
         name, equals, rest = text.partition("=")
@@ -166,6 +177,18 @@ def _space(values: tuple[str, ...], count: int | None, seed: int) -> Space:
         given[name] = _dimension(rest) or [_value(one) for one in rest.split(",")]
     if not given:
         raise click.UsageError("a sweep needs values: --set rate=0.1,0.01")
+    return given
+
+
+def _searched(given: dict[str, list[Value] | Dimension], trials: int, metric: str, seed: int) -> Search:
+    from batchhvd import sweeps
+
+    return sweeps.optuna(trials, metric=metric, seed=seed, **given)  # type: ignore[arg-type]
+
+
+def _space(given: dict[str, list[Value] | Dimension], count: int | None, seed: int) -> Space:
+    from batchhvd import sweeps
+
     return sweeps.random(count, seed=seed, **given) if count else sweeps.grid(**given)  # type: ignore[arg-type]
 
 

@@ -5,7 +5,8 @@ The file travels to the nodes by itself, with cloudpickle beside it; it needs th
     python __main__.py FOLDER [CODE]
 
 FOLDER holds ``function.pickle`` (function, arguments) and ``function.json`` (its name, and the versions that it needs),
-CODE the modules of the function's program. Each rank writes ``rank-N.pickle``, then ``rank-N.json``.
+CODE the modules of the function's program. In a sweep, the trial's point has more of its arguments. Each rank writes
+``rank-N.pickle``, then ``rank-N.json``.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from pathlib import Path
 FUNCTION, FACTS = "function.pickle", "function.json"
 OUTPUT = "VALUES"
 """The id of the output directory that receives the values."""
+
+POINT = "BATCHHVD_POINT"  # as in sweeps/template.py
 
 RETURNED, RAISED, REFUSED = "returned", "raised", "refused"
 _FAILED = 1  # the exit code of a rank whose function raised
@@ -103,7 +106,7 @@ def main(folder: Path, results: Path, rank: int) -> int:
         return _FAILED
     try:
         function, args, options = pickle.loads((folder / FUNCTION).read_bytes())
-        value = function(*args, **options)
+        value = function(*args, **options, **json.loads(os.environ.get(POINT, "{}")))
         kept = _pickled(value, f"what {facts['name']} returned, a {type(value).__name__},")
     except BaseException as error:  # whatever it is, the caller gets it
         return _raised(results, rank, error)

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from functools import cache
 from itertools import islice
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar, cast, overload
 from weakref import ref
 
 from attrs import NOTHING, define, field, fields, frozen
 
 from batchhvd.errors import NotFoundError, ResourceFailedError, SpecError, WaitTimeoutError
-from batchhvd.wire.facts.states import ProvisioningState
+from batchhvd.wire.facts.states import ProvisioningState, ProvisioningWord
 from batchhvd.wire.models import Document, wire
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Resource:
 
     _parent: Parent = field()
     name: str = field(validator=_check_name)
-    provisioning: str = field(init=False)
+    provisioning: ProvisioningState | ProvisioningWord = field(init=False)
     _document: Document = field(factory=dict, init=False)
 
     kind: ClassVar[str] = "resource"
@@ -248,7 +248,8 @@ class Resource:
         """Fills the fields from the wire's document."""
         self._document = document
         properties = document.get("properties") or {}
-        self.provisioning = ProvisioningState.read(str(properties.get("provisioningState") or "").lower())
+        state = ProvisioningState.read(str(properties.get("provisioningState") or ""))
+        self.provisioning = cast("ProvisioningState", state)
         return self
 
     def _facts(self) -> dict[str, object]:

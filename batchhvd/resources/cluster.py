@@ -11,8 +11,10 @@ from batchhvd.advice import explain
 from batchhvd.advice.explain import ClusterFacts, Verdict
 from batchhvd.errors import NotFoundError, ResourceFailedError
 from batchhvd.resources.base import Operations, Resource
+from batchhvd.resources.values.node_login import NodeLogin
 from batchhvd.spec.cluster import AutoScale, ClusterSpec
 from batchhvd.wire.connection import AGAIN
+from batchhvd.wire.entrance import entrance
 from batchhvd.wire.facts.states import AllocationState, AllocationWord, ProvisioningState, VmPriority, VmPriorityWord
 from batchhvd.wire.models import Document, wire
 from batchhvd.wire.reasons import Reason, reasons
@@ -124,6 +126,32 @@ class Cluster(Resource):
             model = self._connection.batchai.clusters.update(*self._path, parameters=body, **AGAIN)
         return self._load(wire(model))
 
+    def entrance(self, node: int = 0, *, terminal: bool = False) -> list[str]:
+        """Returns the words before a command line with which it runs in a node: in its job, or in the idle node.
+
+        They are for a program on the service's machine. An idle node has the cluster's mounts.
+
+        Args:
+            node: the node's number, from 0.
+            terminal: whether the command's input and output are a terminal.
+
+        Raises:
+            SpecError: the service is not one of this machine.
+            NotFoundError: the cluster does not exist, or has no such node.
+            ConflictError: the node cannot be entered now; on Slurm, only nodes of running jobs can.
+        """
+        return entrance(self._connection, "cluster", self.id, node, terminal=terminal, name=self.name)
+
+    def logins(self) -> list[NodeLogin]:
+        """Returns how each node is entered by SSH, and the fingerprint of its host key.
+
+        Raises:
+            NotFoundError: the cluster does not exist.
+        """
+        with self._asking("asked for its nodes"):
+            found = self._connection.batchai.clusters.list_remote_login_information(*self._path, **AGAIN)
+            return [NodeLogin.of(wire(login)) for login in found]
+
     def explain(self, node: str | None = None) -> Verdict:
         """Says why the cluster, or one of its nodes, is as it is, with the evidence and what to do next.
 
@@ -149,9 +177,7 @@ class Cluster(Resource):
         return explain.of_sound_node(self._known(), node)
 
     def _node_names(self) -> list[str]:
-        with self._asking("asked for its nodes"):
-            found = self._connection.batchai.clusters.list_remote_login_information(*self._path, **AGAIN)
-            return [str(wire(login).get("nodeId")) for login in found]
+        return [login.node for login in self.logins()]
 
     def _known(self) -> ClusterFacts:
         most = self.target.maximum if isinstance(self.target, AutoScale) else self.target
@@ -192,6 +218,13 @@ class Cluster(Resource):
 
     def _facts(self) -> dict[str, object]:
         return {"state": self.state, "nodes": str(self.nodes), "target": self.target, "vm_size": self.vm_size}
+
+    def _where(self) -> dict[str, object]:
+        return {"group": self.group.name, "workspace": self.workspace.name}
+
+    def _details(self) -> dict[str, object]:
+        keys = {login.host_key for login in self.logins()} - {None}
+        return {**self._where(), **self._facts(), "priority": self.priority, "host_key": ", ".join(map(str, keys))}
 
     def _reasons(self) -> list[str]:
         return [str(reason) for reason in self.errors]

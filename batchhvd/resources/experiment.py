@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
@@ -27,12 +27,14 @@ from batchhvd.wire.facts.job_variables import after as earlier
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from batchhvd.advice.scaling.judgement import ScaleAdvice
     from batchhvd.resources.function_future import FunctionFuture
     from batchhvd.resources.group import ResourceGroup
     from batchhvd.resources.sweep import Sweep
     from batchhvd.resources.values.comparison import Comparison
     from batchhvd.resources.workspace import Workspace
-    from batchhvd.sweeps import Space, Stopping
+    from batchhvd.sweeps import Search, Space, Stopping
+    from batchhvd.wire.waiting import Report
 
 
 V = TypeVar("V")
@@ -80,6 +82,8 @@ class Experiment(Resource):
 
         The keys of the storage accounts that it mounts are looked up and sent along; the spec does not keep them. The
         checksums of its script and of other uploaded files that its command lines name are kept in ``spec.content``.
+        The spec's ``code`` and ``requirements`` are uploaded to the share ``runs`` of the group, equal content once. On
+        the nodes, ``$AZ_BATCHAI_INPUT_CODE`` is the folder.
 
         Args:
             name: its name; None for the experiment's with the next number, such as ``cifar-0007``.
@@ -98,9 +102,11 @@ class Experiment(Resource):
             BadRequestError: the service rejected the job; ``target`` names the field.
             SpecError: both ``rerun`` and ``replace`` are given, or a job of another experiment must come first.
         """
+        from batchhvd.resources import quick_run
+
         if rerun and replace:
             raise SpecError("a job is either kept or replaced", remedy="give rerun or replace, not both")
-        spec = self._ordered(spec, after, after_ended)
+        spec = self._ordered(quick_run.placed(self.group, spec), after, after_ended)
         accounts = {account: find_account(self.group, account) for account in spec._accounts()}
         files = runs.content(spec, accounts)
         body = spec._request(cluster.id, {account: found.read_key() for account, found in accounts.items()})
@@ -124,14 +130,17 @@ class Experiment(Resource):
         """Says what a job would do and what would make it fail, without creating it.
 
         A service of batchhvd checks the job as if it were created, and reports what it would reject. Other services
-        cannot do so without creating the job; the plan then has ``checked`` False and a warning.
+        cannot do so without creating the job; the plan then has ``checked`` False and a warning. The spec's ``code`` is
+        uploaded for it.
 
         Args:
             name: the name it would have.
             spec: what the job consists of.
             cluster: where it would run.
         """
-        return plan.make(spec, name, Survey(self, cluster))
+        from batchhvd.resources import quick_run
+
+        return plan.make(quick_run.placed(self.group, spec), name, Survey(self, cluster))
 
     def submit(
         self,
@@ -200,7 +209,7 @@ class Experiment(Resource):
         self,
         name: str,
         spec: JobSpec,
-        space: Space,
+        space: Space | Search,
         *,
         cluster: Cluster,
         at_once: int | None = None,
@@ -213,7 +222,7 @@ class Experiment(Resource):
         Args:
             name: its name; its jobs are called ``name_0001`` and so on.
             spec: the job, with ``{rate}`` where the value of ``rate`` goes.
-            space: the points, such as ``sweeps.grid(rate=[0.1, 0.01])``.
+            space: the points, such as ``sweeps.grid(rate=[0.1, 0.01])``, or a search such as ``sweeps.optuna(20, …)``.
             cluster: where the jobs run.
             at_once: how many jobs wait or run at the same time; None for all. The queue starts what fits.
             stop: the rule by which trials are given up, such as ``sweeps.asha("val_accuracy")``.
@@ -222,10 +231,50 @@ class Experiment(Resource):
             ConflictError: there is a sweep of this name with another definition, or some of its trials ran other files.
             SpecError: the spec has a place that no name of the space stands for, or its logs lie on no share.
         """
-        from batchhvd.resources import sweep
+        from batchhvd import sweeps
+        from batchhvd.resources import quick_run, sweep_search
         from batchhvd.resources.sweep_record import Definition
 
-        return sweep.make(self, name, Definition(spec, space.points, space.text, cluster.name, at_once, stop))
+        search = space if isinstance(space, sweeps.Search) else None
+        spec = quick_run.placed(self.group, spec)
+        made = Definition(spec, space.points, space.text, cluster.name, at_once, stop, search)
+        return sweep_search.make(self, name, made)
+
+    def scale(
+        self,
+        spec: JobSpec,
+        *,
+        cluster: Cluster,
+        ranks: Sequence[int] = (1, 2, 4, 8),
+        name: str = "",
+        seconds: float = 20.0,
+        precision: float = 0.03,
+        report: Report | None = None,
+    ) -> ScaleAdvice:
+        """Measures a training on several numbers of ranks, one on each node, and says how many pay.
+
+        Each is a job of its own, one after another, that ends as soon as its steps are measured. The script trains with
+        ``model.fit`` after ``hvd.init()``; its validation and its own callbacks are left out. Printing the result shows
+        a table, a picture and the advice.
+
+        Args:
+            spec: the training, a Horovod task; its number of nodes is replaced.
+            cluster: where the jobs run.
+            ranks: the numbers of ranks; one is always measured. More than the cluster has nodes are left out, and
+                named in a warning.
+            name: the jobs' name, before ``-scale-N``; "" for the experiment's.
+            seconds: the most that one measurement takes, after the warm-up.
+            precision: half the width of the 95 % interval of a step's time, divided by it, that is enough.
+            report: is called with a line for each measurement.
+
+        Raises:
+            JobFailedError: a measured run failed; its log says why.
+            SpecError: the task is not Horovod's, or its logs are on no share.
+        """
+        from batchhvd.resources.studies import scaling
+
+        how = scaling.Measuring(scaling.possible(cluster, ranks), name or self.name, seconds, precision)
+        return scaling.scale(self, spec, cluster, how, report)
 
     def compare(self, *names: str, metric: str = "") -> Comparison:
         """Returns jobs side by side: what they tried, their metrics, their rate.
@@ -250,9 +299,9 @@ class Experiment(Resource):
         Raises:
             NotFoundError: no job of this experiment belongs to such a sweep.
         """
-        from batchhvd.resources import sweep
+        from batchhvd.resources import sweep_search
 
-        return sweep.reopen(self, name)
+        return sweep_search.reopen(self, name)
 
     def _ordered(self, spec: JobSpec, after: Iterable[Job | str], after_ended: Iterable[Job | str]) -> JobSpec:
         """Returns a spec with the variable that names the jobs that must come first."""

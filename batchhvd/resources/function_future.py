@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
+from attrs import frozen
+
 from batchhvd.errors import JobFailedError, NotFoundError
 from batchhvd.functions import packing
 from batchhvd.functions.__main__ import OUTPUT, RETURNED
@@ -154,26 +156,48 @@ def submit(
     own = {"nodes": nodes != 1, "cluster": cluster, "code": code, "preparation": preparation, "name": name}
     own["environment"] = environment
     packing.check_call(function, args, arguments, tuple(own), [option for option, given in own.items() if given])
+    how = HowToRun(nodes, code, preparation, environment)
+    spec = described(experiment, function, args, arguments, how)
+    on = cluster or quick_run.cluster(experiment.workspace, nodes)
+    return FunctionFuture(experiment.create_job(name, spec, cluster=on, rerun=name is not None))
+
+
+@frozen
+class HowToRun:
+    """How a function runs; ``Experiment.submit`` describes the fields."""
+
+    nodes: int
+    code: str | os.PathLike[str] | None
+    preparation: str
+    environment: str | os.PathLike[str] | None
+
+
+def described(
+    experiment: Experiment,
+    function: Callable[..., object],
+    args: Sequence[object],
+    arguments: Mapping[str, object],
+    how: HowToRun,
+) -> JobSpec:
+    """Returns the spec of a function's job, after what it needs was uploaded."""
+    code, environment = how.code, how.environment
     quick_run.check_requirements(environment)
     packed = packing.pack(function, args, arguments, Path(code) if code else None)
     program = read_folder(Path(code)) if code else None
-    workspace = experiment.workspace
-    on = cluster or quick_run.cluster(workspace, nodes)
-    share = quick_run.share(workspace.group)
+    share = quick_run.share(experiment.group)
     mount = share.mount(quick_run.MOUNT)
     runner = _send(share, packed)
     words = [mount / f"functions/{packed.digest}", *([mount / quick_run.upload(share, program)] if program else [])]
     task = Horovod(script=mount / runner, args=" ".join(f'"{word}"' for word in words))
-    spec = JobSpec(
-        nodes=nodes,
+    return JobSpec(
+        nodes=how.nodes,
         task=quick_run.in_environment(share, task, environment),
         mounts=[mount],
         logs=mount / "logs",
         outputs=[OutputDirectory(RESULT, mount / "logs", "result"), OutputDirectory(OUTPUT, mount / "logs", "values")],
-        preparation=preparation or None,
+        preparation=how.preparation or None,
         environment={ORIGIN: f"submit {packed.name}"},
     )
-    return FunctionFuture(experiment.create_job(name, spec, cluster=on, rerun=name is not None))
 
 
 def _send(share: FileShare, packed: packing.PackedFunction) -> str:

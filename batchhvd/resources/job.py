@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from datetime import datetime
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -20,9 +21,12 @@ from batchhvd.logs.stream import LogStream
 from batchhvd.resources import preparation, runs
 from batchhvd.resources.base import Operations, Resource
 from batchhvd.resources.cluster import Cluster
+from batchhvd.resources.studies.repeatable import Repeatable
 from batchhvd.resources.values.file_entry import FileEntry, output_entry
+from batchhvd.resources.values.job_failure import failure
 from batchhvd.resources.values.job_log import JobLog
 from batchhvd.resources.values.metrics import Metrics
+from batchhvd.resources.values.usage import Usage, follow
 from batchhvd.spec.job import JobSpec
 from batchhvd.transfer.checksum import usable
 from batchhvd.transfer.selection import target_here
@@ -31,7 +35,6 @@ from batchhvd.wire.entrance import entrance
 from batchhvd.wire.facts import additions, toolkits
 from batchhvd.wire.facts.documents import Body
 from batchhvd.wire.facts.job_variables import ORIGIN
-from batchhvd.wire.facts.output import without_notices
 from batchhvd.wire.facts.states import ENDED, GoalWord, JobState, JobStateWord, WireWord
 from batchhvd.wire.models import Document, moment, wire
 from batchhvd.wire.reasons import Reason, reasons
@@ -44,8 +47,7 @@ if TYPE_CHECKING:
     from batchhvd.resources.group import ResourceGroup
     from batchhvd.resources.workspace import Workspace
 
-METRICS = "stdout.txt"
-"""The log in which trainings report their epochs."""
+METRICS = "stdout.txt"  # the log in which trainings report their epochs
 LOGS = "stdouterr"
 """The id of the output directory that holds the logs. Source: the published description of listOutputFiles."""
 RESULT = "RESULT"
@@ -61,11 +63,10 @@ class Goal(WireWord):
 
 
 _LINK_MINUTES = 600  # the most that the description allows
-_SHOWN = 10  # lines of the failed rank in the error's text; the error's ``tail`` has them all
 
 
 @define(eq=False, repr=False, slots=False)
-class Job(Resource):
+class Job(Repeatable, Resource):
     """A job.
 
     Attributes:
@@ -254,16 +255,32 @@ class Job(Resource):
             ConflictError: the job does not run.
             BadRequestError: the nodes of its engine cannot be entered.
         """
-        return entrance(self._connection, self.id, node, terminal=terminal, name=self.name)
+        return entrance(self._connection, "job", self.id, node, terminal=terminal, name=self.name)
+
+    def usage(self, interval: float = 2.0) -> Iterator[Usage]:
+        """Follows what each rank uses of its machine: processors, memory, GPUs; ends when the job has ended.
+
+        It enters each node as ``entrance`` does. ``next(job.usage())`` is one look, after half a second.
+
+        Args:
+            interval: seconds between two looks.
+
+        Raises:
+            SpecError: the service is not one of this machine.
+            ConflictError: the job does not run, or its nodes cannot be measured; the message says why.
+            BadRequestError: the nodes of its engine cannot be entered.
+        """
+        nodes = range(self.refresh().spec.nodes)
+        return follow([partial(self.entrance, node) for node in nodes], interval)
 
     def metrics(self) -> Metrics:
-        """Reads what the training has reported about its epochs so far.
+        """Reads what the training has printed about its epochs so far, and what it reported with ``hvd.report``.
 
         Raises:
             NotFoundError: the job does not exist.
         """
         spec = self.refresh().spec
-        return Metrics._read(self._log(METRICS).decode("utf-8", errors="replace"), spec.ranks)
+        return Metrics._of(self.files(), METRICS, spec.ranks)
 
     def progress(self, *, timeout: float | None = None, report: Report | None = None) -> Iterator[Progress]:
         """Follows the training: yields a snapshot each time the log has grown, until the job has ended.
@@ -347,24 +364,7 @@ class Job(Resource):
         return self.state in ENDED or (goal == Goal.RUNNING and self.state == JobState.RUNNING)
 
     def _failure(self) -> JobFailedError:
-        reason = self.errors[0] if self.errors else Reason("", "the service gave no reason")
-        details = reason.details
-        tail = without_notices(details.get("Tail", "").splitlines())
-        files = self._log_names()
-        what = f"job {self.name!r} failed: {str(reason).rstrip('.')}"
-        message = f"{what}. Call its explain() for the cause"
-        message += f", or read {', '.join(files)} with stream()" if files else ""
-        shell = f"{what}. `batchhvd job explain {self.name}` shows the cause, `batchhvd job logs {self.name}` the log"
-        return JobFailedError(
-            "\n    ".join([message, *tail[-_SHOWN:]]),
-            resource=self.id,
-            reasons=self._reasons(),
-            exit_code=self.exit_code,
-            node=details.get("Node", ""),
-            rank=int(details["Rank"]) if details.get("Rank", "").isdigit() else None,
-            tail=tail,
-            files=files,
-        ).told("\n    ".join([shell, *tail[-_SHOWN:]]))
+        return failure(self.id, self.name, self.errors, exit_code=self.exit_code, files=self._log_names())
 
     def _log_names(self) -> list[str]:
         try:

@@ -8,7 +8,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from attrs import evolve
 
@@ -19,7 +19,7 @@ from batchhvd.resources.cluster import Cluster
 from batchhvd.resources.job import RESULT, Job
 from batchhvd.resources.storage_account import find_account
 from batchhvd.spec.cluster import AutoScale
-from batchhvd.spec.job import Horovod, JobSpec, OutputDirectory, PyTorch
+from batchhvd.spec.job import Horovod, InputDirectory, JobSpec, OutputDirectory, PyTorch
 from batchhvd.transfer.code import CodeFolder, read_folder
 from batchhvd.transfer.selection import targets
 from batchhvd.wire import configuration
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 ACCOUNT = "batchhvdruns"
 MOUNT = "runs"
 """Where the share is mounted, whatever its name is."""
+CODE = "CODE"
+"""The id of the input directory that holds a spec's code."""
 
 _TOOLKITS = {"horovod": Horovod, "pytorch": PyTorch}
 T = TypeVar("T", Horovod, PyTorch)
@@ -75,6 +77,42 @@ def submit(
         environment={ORIGIN: f"run {script}"},
     )
     return place.create_job(None, spec, cluster=on)
+
+
+def placed(group: ResourceGroup, spec: JobSpec) -> JobSpec:
+    """Uploads what a spec names of this machine, to the share for all runs, and returns the spec that names it there.
+
+    Args:
+        group: the group of the job.
+        spec: the spec; one without ``code`` and ``requirements`` is returned as it is.
+
+    Raises:
+        SpecError: the folder does not have the script, or the task is none that runs in an environment.
+    """
+    if not spec._is_here:
+        return spec
+    check_requirements(spec.requirements)
+    task = spec.task
+    program = read_folder(Path(spec.code)) if spec.code else None
+    inside = str(getattr(task, "script", ""))
+    is_inside = bool(inside) and not inside.startswith(("$", "/"))
+    if program and is_inside and inside not in program.files:
+        problem = f"the folder {str(spec.code)!r} has no file {inside!r}, or .gitignore or .batchhvdignore excludes it"
+        raise SpecError(problem, remedy="give the script's path in that folder")
+    if spec.requirements is not None and not isinstance(task, (Horovod, PyTorch)):
+        problem = f"a {type(task).__name__} does not run in an environment of requirements"
+        raise SpecError(problem, remedy="give Horovod(…) or PyTorch(…), or install them in the preparation")
+    target = share(group)
+    mount = target.mount(MOUNT)
+    if program:
+        folder = mount / upload(target, program)
+        inputs = [*spec.inputs, InputDirectory(CODE, folder)]
+        task = evolve(cast("Horovod", task), script=folder / inside) if is_inside else task  # whichever has a script
+        spec = evolve(spec, inputs=inputs, logs=spec.logs or mount / "logs")
+    if spec.requirements is not None:
+        task = in_environment(target, cast("Horovod", task), spec.requirements)  # or PyTorch, as was checked
+    others = [one for one in spec.mounts if one.path != MOUNT]
+    return evolve(spec, task=task, mounts=[*others, mount], code=None, requirements=None)
 
 
 def check_requirements(environment: str | os.PathLike[str] | None) -> None:

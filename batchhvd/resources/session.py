@@ -15,6 +15,7 @@ from batchhvd.wire.connection import Connection
 from batchhvd.wire.facts.identity import SUBSCRIPTION
 from batchhvd.wire.local_service import LocalService
 from batchhvd.wire.loopback import Token
+from batchhvd.wire.roots import resolved_root
 from batchhvd.wire.service_options import ServiceOptions
 from batchhvd.wire.waiting import Clock
 
@@ -218,7 +219,7 @@ def local(
         port=port,
         idle=idle,
     )
-    folder = local_service.resolved_root(root or cast("str | None", settings.given("root")))
+    folder = resolved_root(root or cast("str | None", settings.given("root")))
     connection = Connection(local_service.read_endpoint(folder) or "http://127.0.0.1", SUBSCRIPTION, root=folder)
     if not _answers(connection):
         process = local_service.start(folder, *wanted.words())
@@ -248,7 +249,7 @@ def connect(
     token = credential if isinstance(credential, str) else None
     given = Token(token) if token else None if isinstance(credential, str) else credential
     found = Connection(endpoint, subscription or "", credential=given)
-    usual = local_service.resolved_root(None)
+    usual = resolved_root(None)
     owned = given is None and found.loopback and local_service.read_endpoint(usual) == found.endpoint
     root = usual if owned else None
     if given is None and root is None and os.environ.get("BATCHHVD_TOKEN"):

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, evolve, field
+from attrs import define, field
 
-from batchhvd.errors import ConflictError, SpecError
+from batchhvd.errors import SpecError
 from batchhvd.resources import runs, sweep_record
 from batchhvd.resources.job import Job
 from batchhvd.resources.storage_account import find_account
 from batchhvd.resources.sweep_record import Definition
-from batchhvd.resources.trial import Trial, TrialState, state_of
+from batchhvd.resources.values.trial import Trial, TrialState, state_of
 from batchhvd.sweeps import Point
 from batchhvd.sweeps.stopping import goal_of, signed
-from batchhvd.sweeps.template import check, fill
+from batchhvd.sweeps.template import fill
 from batchhvd.wire import bulk
 from batchhvd.wire.facts.documents import Body
 from batchhvd.wire.facts.job_variables import CONTENT
-from batchhvd.wire.waiting import Pace, Report, wait_until
+from batchhvd.wire.waiting import Pace, Report, SystemClock, wait_until
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from batchhvd.resources.storage_account import StorageAccount
 
 _AT_A_TIME = 8  # requests
+_LONG_LOOK = 1.0  # seconds
 _PATIENCE = 600.0  # seconds for the service to accept a job
 _PACE = Pace(first=0.3, factor=1.3, longest=2.0)
 
@@ -62,7 +63,7 @@ class Sweep:
         return iter(self._known())
 
     def __len__(self) -> int:
-        return len(self.definition.points)
+        return len(self.definition)
 
     def __repr__(self) -> str:
         return f"Sweep({self.name!r}, {self.describe()})"
@@ -71,9 +72,13 @@ class Sweep:
         """Reads how the trials stand; what they have reported is read when it is asked for."""
         before = {trial.number: trial for trial in self._trials}
         jobs = sweep_record.latest(self.name, self._jobs(), self.definition.place)
-        points = enumerate(self.definition.points, 1)
+        points = enumerate(self._points(jobs), 1)
         self._trials = [self._trial(number, point, jobs.get(number), before.get(number)) for number, point in points]
         return self
+
+    def _points(self, jobs: Mapping[int, Job]) -> Sequence[Point]:
+        """Returns the point of each trial; the jobs that there are may know more than the definition."""
+        return self.definition.points
 
     def run(self, *, timeout: float | None = None, report: Report | None = None) -> Self:
         """Submits the trials that have no job yet, gives up those that are behind, and waits until all are over.
@@ -111,13 +116,14 @@ class Sweep:
         """Returns the trial with the best value of a metric after any epoch.
 
         Args:
-            metric: the metric, as the training names it; None for the rule's.
-            goal: ``"max"`` or ``"min"``; None for the rule's if it is its metric, else ``"min"`` for losses and errors.
+            metric: the metric, as the training names it; None for that of the search or the rule.
+            goal: ``"max"`` or ``"min"``; None for that of the search or the rule if it is their metric, else ``"min"``
+                for losses and errors.
 
         Raises:
             SpecError: no metric is given and there is no rule, or no trial has reported it.
         """
-        rule = self.definition.rule
+        rule = self.definition.search or self.definition.rule
         metric = metric or (rule.metric if rule else None)
         if metric is None:
             raise SpecError("best needs a metric", remedy="give one that the training reports, such as val_accuracy")
@@ -181,23 +187,36 @@ class Sweep:
         return all(trial.is_over for trial in self._trials)
 
     def _step(self) -> Self:
-        """Does what there is to do now."""
+        """Does what there is to do now; after a look at thousands of jobs the service is left alone for as long."""
+        clock = self.experiment._session.clock or SystemClock()
+        began = clock.monotonic()
+        self._look()
+        took = clock.monotonic() - began
+        if took > _LONG_LOOK and not self._is_over():
+            clock.sleep(2 * took)
+        return self
+
+    def _look(self) -> None:
         self.refresh()
         lost = self._lost()
         if lost:
             self._end([trial.job for trial in lost if trial.job])
             self.refresh()
         self._submit_planned()
-        return self
 
     def _submit_planned(self) -> list[Job]:
         planned = [(trial.number, trial.point, None) for trial in self._trials if trial.state == TrialState.PLANNED]
         busy = sum(trial.state in (TrialState.QUEUED, TrialState.RUNNING) for trial in self._trials)
         room = len(planned) if self.definition.at_once is None else max(0, self.definition.at_once - busy)
-        jobs = self._submit(planned[:room]) if planned and room else []
-        for (number, point, _), job in zip(planned, jobs, strict=False):
+        chosen = [(number, self._chosen(number, point), None) for number, point, _ in planned[:room]]
+        jobs = self._submit(chosen) if chosen else []
+        for (number, point, _), job in zip(chosen, jobs, strict=True):
             self._trials[number - 1] = Trial(number, point, TrialState.QUEUED, job)  # the next look says more
         return jobs
+
+    def _chosen(self, number: int, point: Point) -> Point:
+        """Returns the point that a trial tries, now that it begins."""
+        return point
 
     def _lost(self) -> list[Trial]:
         """Returns the running trials that the rule gives up."""
@@ -276,38 +295,3 @@ class Sweep:
     def _end(self, jobs: Sequence[Job]) -> None:
         with ThreadPoolExecutor(_AT_A_TIME, "batchhvd sweep") as pool:
             list(pool.map(lambda job: job.terminate(), jobs))
-
-
-def make(experiment: Experiment, name: str, definition: Definition) -> Sweep:
-    """Returns a sweep after its definition was kept; nothing is submitted.
-
-    Raises:
-        ConflictError: there is a sweep of this name with another definition, or with other uploaded files.
-        SpecError: the name is none for jobs, or the spec has places that nothing stands for.
-    """
-    sweep_record.check_name(name)
-    unplaced = check(definition.spec, tuple(definition.points[0]))
-    kept = definition.keep(experiment, name)
-    if not kept.same(definition):
-        what = f"sweep {name!r} exists in experiment {experiment.name!r} with another definition"
-        raise ConflictError(f"{what}. Open it with open_sweep(), or give another name", code="SweepExists").told(
-            f"{what}. `batchhvd sweep show {name}` shows it; or give another --name"
-        )
-    made = Sweep(experiment, name, evolve(definition, place=kept.place), tuple(unplaced))
-    changes = made._changes()
-    if changes:
-        what = f"sweep {name!r} exists, and since then its files have changed: {changes}. Nothing was started"
-        raise ConflictError(
-            f"{what}: give another name, or go on with both versions by open_sweep({name!r}).run()", code="SweepExists"
-        ).told(f"{what}: give another --name, or go on with both versions by `batchhvd sweep resume {name}`")
-    return made
-
-
-def reopen(experiment: Experiment, name: str) -> Sweep:
-    """Returns a sweep that was made before.
-
-    Raises:
-        NotFoundError: the experiment has no sweep of this name.
-    """
-    definition = sweep_record.find(experiment, name)
-    return Sweep(experiment, name, definition, tuple(check(definition.spec, tuple(definition.points[0]))))

@@ -17,7 +17,7 @@ from batchhvd.advice.plan import locate
 from batchhvd.errors import NotFoundError, SpecError
 from batchhvd.resources.storage_account import find_account
 from batchhvd.spec.job import JobSpec
-from batchhvd.sweeps import Point, Stopping
+from batchhvd.sweeps import Point, Search, Stopping, search
 from batchhvd.sweeps.stopping import rule
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class Definition:
         cluster: the name of the cluster that the jobs run on.
         at_once: how many jobs wait or run at the same time, or None for all.
         rule: by which trials are given up, or None.
+        search: what chooses the points if they are not known from the start, or None; ``points`` is empty then.
         place: where it is kept: account, share and path, with slashes between them.
     """
 
@@ -50,12 +51,24 @@ class Definition:
     cluster: str
     at_once: int | None = None
     rule: Stopping | None = None
+    search: Search | None = None
     place: str = field(default="", eq=False)
 
     def __attrs_post_init__(self) -> None:
         most = self.at_once
         if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
             raise SpecError(f"at_once must be a whole number of at least 1, not {most!r}", remedy="give one such as 4")
+        if self.search and most is None:
+            remedy = "give at_once, such as 4: a search learns from the trials that have ended"
+            raise SpecError("a search cannot begin all its trials at once", remedy=remedy)
+
+    def __len__(self) -> int:
+        return self.search.trials if self.search else len(self.points)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that each point has values for."""
+        return self.search.names if self.search else tuple(self.points[0])
 
     def with_secrets(self) -> JobSpec:
         """Returns the spec if it has the values of its secrets.
@@ -73,11 +86,13 @@ class Definition:
         """Returns it as JSON, without keys and secrets."""
         described = self.rule.describe() if self.rule else None
         own = {"text": self.text, "cluster": self.cluster, "at_once": self.at_once, "rule": described}
+        if self.search:
+            own["search"] = self.search.describe()
         return {**own, "points": [dict(point) for point in self.points], "job": self.spec.to_document()}
 
     def same(self, other: Definition) -> bool:
         """Says whether another one tries the same; how many at once may differ."""
-        return evolve(self, at_once=None).document() == evolve(other, at_once=None).document()
+        return {**self.document(), "at_once": None} == {**other.document(), "at_once": None}
 
     def keep(self, experiment: Experiment, name: str) -> Definition:
         """Writes it, unless there is one of this name already, and returns the one that is kept."""
@@ -173,4 +188,5 @@ def _of(document: Mapping[str, Any], place: str) -> Definition:
     points = tuple(dict(point) for point in document["points"])
     spec = JobSpec.from_document(document["job"])
     fixed = {"cluster": document["cluster"], "at_once": document["at_once"], "rule": rule(document["rule"])}
+    fixed["search"] = search.described(document.get("search"))
     return Definition(spec, points, document["text"], place=place, **fixed)

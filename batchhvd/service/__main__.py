@@ -11,7 +11,6 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from batchhvd.engines import containers
 from batchhvd.engines.fleet import Fleet
 from batchhvd.engines.preparation_place import PreparationAdvice
 from batchhvd.errors import EngineError
-from batchhvd.service import app, process, root_folder, server
+from batchhvd.service import app, entrance, process, root_folder, server
 from batchhvd.service.blob_site import BlobSite
 from batchhvd.service.blobs.app import Blobs
 from batchhvd.service.files.app import Files
@@ -29,6 +28,7 @@ from batchhvd.service.http.holding import Holding, job_over
 from batchhvd.service.http.incoming import trust
 from batchhvd.service.login import job_key
 from batchhvd.service.login.desk import LoginDesk
+from batchhvd.service.login.target import Ground, NodeTarget
 from batchhvd.service.root_watch import RootWatch, WatchedTicks
 from batchhvd.service.scheduler.task import Site
 from batchhvd.service.scheduler.tick import Scheduler
@@ -123,6 +123,7 @@ class Service:
     def __init__(self, root: Path, options: argparse.Namespace, watch: RootWatch) -> None:
         self._root, self._options, self._watch, self._started = root, options, watch, time.time()
         self._store = Store(root / "state.sqlite")
+        self._keys = accounts.KeyBook(self._store)
         self._wake, self._stop = threading.Event(), threading.Event()
         self._hall = Hall()
         self._activity = process.Activity(self._store.is_active)
@@ -180,9 +181,6 @@ class Service:
                 servers, lambda: self._announce(server.url(listener)), self._ended, proxies.pop_all().aclose
             )
 
-    def _keys(self, account: str) -> Sequence[str] | None:
-        return accounts.keys_of(self._store, account)
-
     def _application(self, blobs: Blobs, blob_endpoint: str) -> Holding:
         here = self._options.engine == "processes"
         advice = PreparationAdvice(self._options.prepare, self._root / "layers", here)
@@ -194,6 +192,7 @@ class Service:
             Files(
                 self._root / "shares",
                 self._keys,
+                kept_days=lambda account: accounts.kept_days(self._store, account),
                 admitted=trust,
                 problem=self._watch.problem,
             ),
@@ -204,9 +203,13 @@ class Service:
             preparation=lambda: advice.text,
             blobs=(blobs, blob_endpoint),
             containers=self._containers,
-            way=self._engine.entrance,
+            ways=entrance.Ways(self._engine.entrance, self._node_entrance),
         )
         return Holding(application, ended=job_over(self._store), closing=self._stop.is_set)
+
+    def _node_entrance(self, cluster: str, node: str, *, terminal: bool) -> list[str]:
+        ground = Ground(self._root, self._store, self._options.engine, self._options.allow_directory)
+        return NodeTarget(ground, cluster.lower(), node).entrance(terminal=terminal)
 
     async def _secure(self, application: Holding, proxies: AsyncExitStack) -> tuple[server.Server, server.Socket]:
         from batchhvd.service import tls  # its packages take as long to load as all the rest, and few need it

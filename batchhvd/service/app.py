@@ -50,7 +50,7 @@ def build(
     preparation: Callable[[], str] = lambda: "",
     blobs: tuple[FileService, str] | None = None,
     containers: Containers = Containers(),  # noqa: B008  # frozen
-    way: entrance.Way = lambda *_: [],
+    ways: entrance.Ways | None = None,
     logins: Logins = lambda cluster, nodes: {},
 ) -> App:
     """Returns the application.
@@ -68,12 +68,12 @@ def build(
         preparation: says where a job's preparation would run.
         blobs: the blob service, and the URL below which it serves accounts by path.
         containers: what the service does with container images.
-        way: returns the words that enter a node, as an engine's ``entrance``.
+        ways: how nodes are entered; None if they cannot be.
         logins: returns the ports through which nodes can be entered.
     """
     here = Here(store, root, files, now, directories, problem, preparation, blobs, containers, logins)
     dispatcher = Dispatcher(here, Description.published())
-    return App(here, secret, dispatcher, PageSite(here, secret), wake, touch, way)
+    return App(here, secret, dispatcher, PageSite(here, secret), wake, touch, ways)
 
 
 class App:
@@ -87,10 +87,10 @@ class App:
         page: PageSite,
         wake: Callable[[], None],
         touch: Callable[[], None],
-        way: entrance.Way,
+        ways: entrance.Ways | None,
     ) -> None:
         self._here, self._secret, self._dispatcher, self._page = here, secret, dispatcher, page
-        self._wake, self._touch, self._way = wake, touch, way
+        self._wake, self._touch, self._ways = wake, touch, ways
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
@@ -108,7 +108,7 @@ class App:
         send = outgoing.named(send, page.HEADERS if paged else outgoing.CONFINED)
         request_id = str(uuid.uuid4())
         answer = await self._answer(request, request_id, self._page.answer if paged else self._act)
-        await outgoing.render(answer, request_id, head=request.method == "HEAD")(scope, receive, send)
+        await outgoing.send_answer(answer, request_id, send, head=request.method == "HEAD")
 
     async def _answer(self, request: Incoming, request_id: str, act: Callable[[Incoming], Awaitable[Answer]]) -> Answer:
         """Returns the answer to a request, whatever happens, and logs requests that write or fail."""
@@ -146,10 +146,11 @@ class App:
             return await asyncio.to_thread(summary.answer, self._here)
         if request.method == "POST" and request.path == "/status.link":
             return self._page.link(request.host)
-        if request.method == "POST" and request.path == "/job.entrance":
-            return await asyncio.to_thread(entrance.answer, self._here, self._way, await request.body())
-        query, body, dry_run = request.query(), await request.body(), request.dry_run()
-        act = self._dispatcher.prepare(request, query, body, dry_run=dry_run)
+        if request.method == "POST" and request.path in entrance.PATHS and self._ways:
+            body = await request.body()
+            return await asyncio.to_thread(entrance.answer, self._here, self._ways, request.path, body)
+        body, dry_run = await request.body(), request.dry_run()
+        act = self._dispatcher.prepare(request, body, dry_run=dry_run)
         conditions.check(request.method, request.headers)
         if dry_run:
             return act()

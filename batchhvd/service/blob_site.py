@@ -40,7 +40,7 @@ class BlobSite:
             return
         answer = self._prove(request) if ours else _not_ours(request)
         named = outgoing.named(send, outgoing.CONFINED)
-        await outgoing.render(answer, "", head=request.method == "HEAD")(scope, receive, named)
+        await outgoing.send_answer(answer, "", named, head=request.method == "HEAD")
 
     def _prove(self, request: Incoming) -> Answer:
         """Proves to a client that this is the root's service, as on the main port."""

@@ -8,7 +8,7 @@ from functools import partial
 from attrs import evolve
 
 from batchhvd.errors import BadRequestError, NotFoundError
-from batchhvd.service.arm import groups, storage_accounts
+from batchhvd.service.arm import file_services, groups, storage_accounts
 from batchhvd.service.arm.filtering import FILTER, NARROWING
 from batchhvd.service.batchai import bulk
 from batchhvd.service.batchai.handlers import handlers
@@ -19,6 +19,7 @@ from batchhvd.service.http.incoming import DRY_RUN, Incoming
 from batchhvd.service.http.routes import Match, Routes
 from batchhvd.wire.facts.identity import SUBSCRIPTION
 
+_KNOWN, _KNOWN_BYTES = 1024, 1024  # requests that are remembered, and how long such a one may be
 FILTERED = (groups.list_groups, groups.list_resources)
 """What heeds a filter."""
 
@@ -31,7 +32,7 @@ def routes(description: Description) -> Routes[Operation | Handler]:
     table.add(
         "POST", description.operation("Jobs_ListByExperiment").template, Reading(partial(bulk.create, description))
     )
-    for route in (*groups.ROUTES, *storage_accounts.ROUTES):
+    for route in (*groups.ROUTES, *storage_accounts.ROUTES, *file_services.ROUTES):
         table.add(*route)
     return table
 
@@ -43,14 +44,33 @@ class Dispatcher:
         self._here, self._description = here, description
         self._handlers = handlers(description)
         self._routes = routes(description)
+        self._known: dict[tuple[str, bytes], Act] = {}
 
-    def prepare(self, request: Incoming, query: dict[str, str], body: bytes, *, dry_run: bool) -> Act:
+    def prepare(self, request: Incoming, body: bytes, *, dry_run: bool) -> Act:
         """Returns the checked request as something to call.
 
         Raises:
             NotFoundError: the path or the subscription does not exist.
             BadRequestError: the request is wrong.
         """
+        if request.method != "GET" or dry_run:
+            return self._prepare(request, body, dry_run=dry_run)
+        # Who waits for a job asks for the same again and again: what was found right once is right.
+        key = request.path, request.query_string
+        known = self._known.get(key)
+        if known is None:
+            known = self._prepare(request, body, dry_run=False)
+            self._keep(key, known)
+        return evolve(known, ask=evolve(known.ask, base=request.base))
+
+    def _keep(self, key: tuple[str, bytes], act: Act) -> None:
+        if sum(map(len, key)) <= _KNOWN_BYTES:
+            self._known[key] = act
+            if len(self._known) > _KNOWN:
+                del self._known[next(iter(self._known))]
+
+    def _prepare(self, request: Incoming, body: bytes, *, dry_run: bool) -> Act:
+        query = request.query()
         match = self._match(request.method, request.path, query)
         if dry_run and not (isinstance(match.target, Operation) and match.target.id == "Jobs_Create"):
             raise BadRequestError(f"{DRY_RUN} is possible only for creating a job.", code="DryRunNotSupported")

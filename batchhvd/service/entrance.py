@@ -1,4 +1,4 @@
-"""``POST /job.entrance``: the words before a command line with which it runs in a node of a running job.
+"""``POST /job.entrance``, ``/cluster.entrance``: the words before a command line with which it runs in a node.
 
 Only the root's token opens it, and it runs nothing: the words are for a program on this machine, of this user.
 """
@@ -8,20 +8,71 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+from attrs import frozen
+
 from batchhvd.errors import BadRequestError, ConflictError, EngineError, NotFoundError
 from batchhvd.service.http.exchange import Answer, Here
+from batchhvd.service.login.target import ClosedError
+from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.job import StoredJob
 from batchhvd.wire.facts.states import JobState
 
 Way = Callable[..., list[str]]
+PATHS = ("/job.entrance", "/cluster.entrance")
 
 
-def answer(here: Here, way: Way, body: bytes) -> Answer:
-    """Answers with the words.
+@frozen
+class Ways:
+    """How nodes are entered.
+
+    Attributes:
+        job: the engine's ``entrance``.
+        cluster: the same of a node with or without a job; takes the cluster's id, the node's name, and ``terminal``.
+    """
+
+    job: Way
+    cluster: Way
+
+
+def answer(here: Here, ways: Ways, path: str, body: bytes) -> Answer:
+    """Answers one of the two requests."""
+    act = _in_job if path == PATHS[0] else _in_cluster
+    return Answer(200, {"words": act(here, ways, body)}, {"Cache-Control": "no-store"})
+
+
+def _in_cluster(here: Here, ways: Ways, body: bytes) -> list[str]:
+    """Returns the words for a node of a cluster.
 
     Args:
         here: the service.
-        way: the engine's ``entrance``.
+        ways: how nodes are entered.
+        body: ``{"cluster": ID, "node": INDEX, "terminal": BOOLEAN}``.
+
+    Raises:
+        BadRequestError: the body is wrong.
+        NotFoundError: there is no such cluster, or it has no such node.
+        ConflictError: the node cannot be entered now.
+    """
+    id, index, terminal = _asked(body, "cluster")
+    record = here.store.get(id)
+    if record is None or record.type != "clusters":
+        raise NotFoundError("There is no such cluster.", code="ResourceNotFound", target="cluster")
+    names = StoredCluster.of(record).names
+    if index >= len(names):
+        text = f"The cluster has no node {index}: it has {len(names)}, counted from 0."
+        raise NotFoundError(text, code="NodeNotFound", target="node")
+    try:
+        return ways.cluster(id, names[index], terminal=terminal)
+    except ClosedError as error:
+        raise ConflictError(f"{error}.", code="NodeClosed", target="node") from error
+
+
+def _in_job(here: Here, ways: Ways, body: bytes) -> list[str]:
+    """Returns the words for a node of a job.
+
+    Args:
+        here: the service.
+        ways: how nodes are entered.
         body: ``{"job": ID, "node": INDEX, "terminal": BOOLEAN}``.
 
     Raises:
@@ -29,7 +80,7 @@ def answer(here: Here, way: Way, body: bytes) -> Answer:
         NotFoundError: there is no such job, or it has no such node.
         ConflictError: the job does not run.
     """
-    id, index, terminal = _asked(body)
+    id, index, terminal = _asked(body, "job")
     record = here.store.get(id)
     if record is None or record.type != "jobs":
         raise NotFoundError("There is no such job.", code="ResourceNotFound", target="job")
@@ -42,18 +93,18 @@ def answer(here: Here, way: Way, body: bytes) -> Answer:
         text = f"The job has no node {index}: it has {job.node_count}, counted from 0."
         raise NotFoundError(text, code="NodeNotFound", target="node")
     try:
-        return Answer(200, {"words": way(job.handle, index, terminal=terminal)}, {"Cache-Control": "no-store"})
+        return ways.job(job.handle, index, terminal=terminal)
     except EngineError as error:
         raise BadRequestError(f"{error}.", code="NotSupported") from error
 
 
-def _asked(body: bytes) -> tuple[str, int, bool]:
+def _asked(body: bytes, kind: str) -> tuple[str, int, bool]:
     try:
         asked = json.loads(body)
-        id, index, terminal = asked["job"], asked["node"], asked["terminal"]
+        id, index, terminal = asked[kind], asked["node"], asked["terminal"]
     except (ValueError, TypeError, KeyError, RecursionError):
         id, index, terminal = "", -1, False
     if not (isinstance(id, str) and id and type(index) is int and index >= 0 and isinstance(terminal, bool)):
-        text = 'The body must be {"job": ID, "node": INDEX, "terminal": true or false}.'
+        text = f'The body must be {{"{kind}": ID, "node": INDEX, "terminal": true or false}}.'
         raise BadRequestError(text, code="InvalidRequestContent")
     return id, index, terminal

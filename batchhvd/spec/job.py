@@ -9,6 +9,7 @@ A value read from a file and one written in Python are equal if they mean the sa
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
@@ -49,6 +50,7 @@ from batchhvd.spec.toolkits import (
     start_of,
 )
 from batchhvd.wire.facts.documents import Body, Document
+from batchhvd.wire.facts.job_variables import ENGINE_OPTIONS
 from batchhvd.wire.facts.states import JobPriority, JobPriorityWord
 from batchhvd.wire.facts.times import write_duration
 
@@ -74,6 +76,7 @@ __all__ = [
 ]
 
 _WITH_LOGS = "\0"  # until the directory of the logs is known
+_FILE = "\0requirements"  # until it is in its own field
 _KIND = "JobBaseProperties"
 PRIORITIES = tuple(JobPriority)
 
@@ -87,9 +90,9 @@ def _check_nodes(_owner: object, _attribute: object, value: int) -> None:
         )
 
 
-def _check_logs(_owner: object, _attribute: object, value: str) -> None:
-    if not value.strip():
-        remedy = 'give a directory on a mount, such as mount / "logs"'
+def _check_logs(owner: JobSpec, _attribute: object, value: str) -> None:
+    if not value.strip() and not owner.code:
+        remedy = 'give a directory on a mount, such as mount / "logs"; with code=FOLDER there need be none'
         raise SpecError("the directory for the logs is missing", pointer="/stdOutErrPathPrefix", remedy=remedy)
 
 
@@ -118,8 +121,13 @@ def _outputs(values: Iterable[OutputDirectory | str]) -> tuple[OutputDirectory, 
     return tuple(OutputDirectory(one, _WITH_LOGS, one) if isinstance(one, str) else one for one in values)
 
 
-def _variables(values: Document) -> Document:
-    return dict(values)
+def _variables(values: Document | str | os.PathLike[str]) -> Document:
+    """A path stands for a file of requirements, which is another field."""
+    return {_FILE: os.fspath(values)} if isinstance(values, (str, os.PathLike)) else dict(values)
+
+
+def _texts(values: Document) -> dict[str, str]:
+    return {name.replace("_", "-"): str(value) for name, value in values.items()}
 
 
 @frozen(kw_only=True)
@@ -128,21 +136,26 @@ class JobSpec:
 
     Attributes:
         nodes: how many nodes it gets, all at once.
-        task: what runs.
-        logs: the directory on a mount that receives the log files.
+        task: what runs; with ``code``, its script may be a path in that folder, such as ``"train.py"``.
+        logs: the directory on a mount that receives the log files; with ``code``, "" for the share ``runs``.
         mounts: the file shares that it sees.
         volumes: other volumes.
         preparation: a shell command line that runs once on each node before, or None.
         image: the container image, or None.
-        environment: variables of every process.
+        environment: variables of every process; or, instead, ``requirements``.
         secrets: variables whose values are never shown (or, instead of a value, the wire's reference to a vault).
         inputs: directories to read, by id.
         outputs: directories to write, by id; a name such as ``"model"`` stands for a directory beside the logs.
+        engine_options: options of the service's engine for this job alone, such as ``{"partition": "gpu"}`` of Slurm's;
+            an engine fails a job that has one it does not know.
         max_seconds: the longest time that it may run, or None for the service's default (a week).
         priority: ``"low"``, ``"normal"`` or ``"high"``.
         extra: all other ``properties`` as the wire has them; never shown.
         cluster: the id of the cluster that the file names; it is not used: the job runs where it is submitted.
         warnings: what looked odd in the file that it was read from.
+        code: a local folder that is uploaded when the job is submitted, as ``Session.run`` does; None for none.
+        requirements: a local file of requirements: the script runs in a virtual environment of them, which each machine
+            makes once.
         content: the files that were uploaded for it, as they were when it was submitted: a checksum for each path.
 
     Raises:
@@ -151,7 +164,7 @@ class JobSpec:
 
     nodes: int = field(validator=_check_nodes)
     task: Task
-    logs: str = field(converter=str, validator=_check_logs)
+    logs: str = field(default="", converter=str, validator=_check_logs)
     mounts: tuple[Mount, ...] = field(default=(), converter=_mounts)
     volumes: tuple[Volume, ...] = field(default=(), converter=_volumes)
     preparation: str | None = None
@@ -160,15 +173,22 @@ class JobSpec:
     secrets: Document = field(factory=dict, converter=_variables, repr=False)
     inputs: tuple[InputDirectory, ...] = field(default=(), converter=_inputs)
     outputs: tuple[OutputDirectory, ...] = field(default=(), converter=_outputs)
+    engine_options: Mapping[str, str] = field(factory=dict, converter=_texts)
     max_seconds: float | None = None
     priority: JobPriority | JobPriorityWord = "normal"
     extra: Document = field(factory=dict, repr=False)
+    code: str | os.PathLike[str] | None = None
+    requirements: str | os.PathLike[str] | None = None
     cluster: str | None = field(default=None, eq=False, repr=False)
     warnings: tuple[str, ...] = field(default=(), eq=False, repr=False)
     content: Mapping[str, str] = field(factory=dict, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        placed = (evolve(one, prefix=self.logs) if one.prefix == _WITH_LOGS else one for one in self.outputs)
+        if _FILE in self.environment:
+            object.__setattr__(self, "requirements", self.environment[_FILE])
+            object.__setattr__(self, "environment", {})
+        logs = self.logs or _WITH_LOGS
+        placed = (evolve(one, prefix=logs) if one.prefix == _WITH_LOGS else one for one in self.outputs)
         object.__setattr__(self, "outputs", tuple(placed))
         if not isinstance(self.task, (*TOOLKITS.values(), OtherToolkit)):
             raise SpecError(f"{self.task!r} is not a task", remedy="give Horovod(…), PyTorch(…) or CustomToolkit(…)")
@@ -262,9 +282,20 @@ class JobSpec:
         """Writes a job.json, without any key, password or secret value."""
         write_document(path, "job", self.to_document())
 
+    @property
+    def _is_here(self) -> bool:
+        """Whether it names files of this machine that must be uploaded first."""
+        return self.code is not None or self.requirements is not None
+
     def _document(self, secrets: list[Body]) -> Body:
+        if self._is_here:
+            raise SpecError(
+                "code and requirements are files of this machine, which no job.json can name",
+                remedy="submit the job with create_job(), which uploads them; job.spec then has a job.json",
+            )
         image = {"imageSourceRegistry": {"image": self.image}}
         longest = write_duration(timedelta(seconds=self.max_seconds)) if self.max_seconds else None
+        options = {ENGINE_OPTIONS: json.dumps(self.engine_options)} if self.engine_options else {}
         fixed = {
             "schedulingPriority": self.priority if self.priority != JobPriority.NORMAL else None,
             "nodeCount": self.nodes,
@@ -274,7 +305,9 @@ class JobSpec:
             "containerSettings": image,
             "inputDirectories": [directory.to_document() for directory in self.inputs],
             "outputDirectories": [directory.to_document() for directory in self.outputs],
-            "environmentVariables": [{"name": name, "value": value} for name, value in self.environment.items()],
+            "environmentVariables": [
+                {"name": name, "value": value} for name, value in {**self.environment, **options}.items()
+            ],
             "secrets": secrets,
             "constraints": {"maxWallClockTime": longest},
         }

@@ -9,6 +9,7 @@
 A spec says ``{rate}`` where a value goes: in the script's path, arguments, variables and directories.
 """
 
+from batchhvd.sweeps.search import Search, optuna
 from batchhvd.sweeps.space import (
     Dimension,
     Point,
@@ -28,6 +29,7 @@ __all__ = [
     "Dimension",
     "Median",
     "Point",
+    "Search",
     "Space",
     "Stopping",
     "asha",
@@ -36,6 +38,7 @@ __all__ = [
     "integer",
     "loguniform",
     "median",
+    "optuna",
     "points",
     "random",
     "uniform",

@@ -25,9 +25,13 @@ class Dimension:
 
     Attributes:
         text: how it was written, such as ``loguniform(0.001, 0.1)``.
+        kind: the name of the function that made it.
+        given: what that was given: the lowest and the highest value, or the values of a choice.
     """
 
     text: str
+    kind: str
+    given: tuple[Value, ...]
     _draw: Callable[[randomness.Random], Value] = field(eq=False, repr=False)
 
     def draw(self, source: randomness.Random) -> Value:
@@ -38,7 +42,7 @@ class Dimension:
 def uniform(low: float, high: float) -> Dimension:
     """Real numbers from ``low`` to ``high``, each as likely as another."""
     _ordered("uniform", low, high)
-    return Dimension(f"uniform({low!r}, {high!r})", lambda source: source.uniform(low, high))
+    return Dimension(f"uniform({low!r}, {high!r})", "uniform", (low, high), lambda source: source.uniform(low, high))
 
 
 def loguniform(low: float, high: float) -> Dimension:
@@ -50,7 +54,7 @@ def loguniform(low: float, high: float) -> Dimension:
     def draw(source: randomness.Random) -> float:
         return min(high, max(low, math.exp(source.uniform(math.log(low), math.log(high)))))
 
-    return Dimension(f"loguniform({low!r}, {high!r})", draw)
+    return Dimension(f"loguniform({low!r}, {high!r})", "loguniform", (low, high), draw)
 
 
 def integer(low: int, high: int) -> Dimension:
@@ -58,14 +62,14 @@ def integer(low: int, high: int) -> Dimension:
     if not all(isinstance(one, int) and not isinstance(one, bool) for one in (low, high)):
         raise SpecError(f"integer needs whole numbers, not {low!r} and {high!r}", remedy="take uniform")
     _ordered("integer", low, high)
-    return Dimension(f"integer({low}, {high})", lambda source: source.randint(low, high))
+    return Dimension(f"integer({low}, {high})", "integer", (low, high), lambda source: source.randint(low, high))
 
 
 def choice(*values: Value) -> Dimension:
     """One of some values, each as likely as another."""
     if not values:
         raise SpecError("choice needs at least one value", remedy="give values such as choice(32, 64)")
-    return Dimension(f"choice({', '.join(map(repr, values))})", lambda source: source.choice(values))
+    return Dimension(f"choice({', '.join(map(repr, values))})", "choice", values, lambda source: source.choice(values))
 
 
 @frozen
@@ -86,7 +90,7 @@ class Space:
         if len(self.points) > MOST:
             raise SpecError(f"{len(self.points)} points are more than {MOST}", remedy="give fewer values, or draw some")
         for point in self.points:
-            _checked(point, self.points[0])
+            checked(point, self.points[0])
 
     def __len__(self) -> int:
         return len(self.points)
@@ -123,10 +127,15 @@ def random(n: int, *, seed: int = 0, **dimensions: Dimension | Sequence[Value]) 
         raise SpecError(f"n must be a whole number of at least 1, not {n!r}", remedy="give a number such as 20")
     if n > MOST:
         raise SpecError(f"{n} points are more than {MOST}", remedy="draw fewer")
-    drawn = {name: one if isinstance(one, Dimension) else choice(*_list(name, one)) for name, one in dimensions.items()}
+    drawn = named_dimensions(dimensions)
     source = randomness.Random(seed)
     found = tuple({name: one.draw(source) for name, one in drawn.items()} for _ in range(n)) if drawn else ()
     return Space(found, f"{n} random: {', '.join(f'{name} {one.text}' for name, one in drawn.items())}; seed {seed}")
+
+
+def named_dimensions(given: Mapping[str, Dimension | Sequence[Value]]) -> dict[str, Dimension]:
+    """Returns what each name's values are drawn from; a list is a ``choice``."""
+    return {name: one if isinstance(one, Dimension) else choice(*_list(name, one)) for name, one in given.items()}
 
 
 def points(given: Iterable[Point]) -> Space:
@@ -151,7 +160,8 @@ def _list(name: str, given: object) -> list[Value]:
     return found
 
 
-def _checked(point: Point, first: Point) -> None:
+def checked(point: Point, first: Point) -> None:
+    """Raises SpecError if a point is none, or has other names than the first."""
     if point.keys() != first.keys():
         raise SpecError(f"a point has {sorted(point)}, another one {sorted(first)}", remedy="give each the same names")
     for name, value in point.items():

@@ -1,4 +1,4 @@
-"""``python -m batchhvd.trainer [train | bench | parity | check] …``: trains unless told otherwise."""
+"""``python -m batchhvd.trainer [train | bench | parity | scale | check] …``: trains unless told otherwise."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ COMMANDS = {
     "train": "batchhvd.trainer.train",
     "bench": "batchhvd.trainer.measure.bench",
     "parity": "batchhvd.trainer.measure.certificate",
+    "scale": "batchhvd.trainer.scaling.__main__",
     "check": "batchhvd.trainer.check.__main__",
 }
 

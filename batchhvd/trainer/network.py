@@ -68,7 +68,7 @@ def fast(shape: Sequence[int], classes: int, widths: Sequence[int] = (64, 256, 2
         depth: convolutions of a group; the last two of three are a residual block.
     """
     from keras import Input, Model
-    from keras.initializers import RandomNormal
+    from keras.initializers import HeUniform, RandomNormal
     from keras.layers import Activation, Conv2D, Dense, Flatten, MaxPooling2D, Rescaling
 
     inputs = Input(tuple(shape))  # (B, 32, 32, 3)
@@ -80,7 +80,11 @@ def fast(shape: Sequence[int], classes: int, widths: Sequence[int] = (64, 256, 2
     x = Flatten()(MaxPooling2D(x.shape[1:3])(x))  # (B, 512)
     x = Dense(classes, use_bias=False, kernel_initializer=RandomNormal(stddev=HEAD), name="head")(x)  # (B, classes)
     x = Rescaling(LOGIT_SCALE)(x)
-    return Model(inputs, Activation("softmax", dtype="float32")(x), name="fast")
+    model = Model(inputs, Activation("softmax", dtype="float32")(x), name="fast")
+    for layer in model.layers:  # the weights exist: a saved model names an initializer that every Keras knows
+        if isinstance(layer, Conv2D) and layer.kernel_initializer is _passing:
+            layer.kernel_initializer = HeUniform()
+    return model
 
 
 WHITENING = 2  # side of the patches whose pixels are made independent

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -22,16 +23,25 @@ _VERSION = {"api-version": "2018-05-01"}
 _BYTES = 2 << 20  # of one request; the service takes twice as many
 
 
-def create_jobs(connection: Connection, experiment: str, jobs: Sequence[tuple[str, Body]]) -> None:
+def create_jobs(connection: Connection, experiment: str, jobs: Iterable[tuple[str, Body]]) -> None:
     """Creates jobs of an experiment; those that are there already and are the same stay.
+
+    The next ones are taken from ``jobs`` while the service works on those before.
 
     Args:
         connection: the way to a service of this package.
         experiment: the experiment's id.
         jobs: names and bodies.
     """
-    for entries in _requests(jobs):
-        _send(connection, f"{connection.endpoint}{experiment}/jobs", entries)
+    url = f"{connection.endpoint}{experiment}/jobs"
+    with ThreadPoolExecutor(1, "batchhvd jobs") as pool:
+        sent: Future[None] | None = None
+        for body in _requests(jobs):
+            if sent is not None:
+                sent.result()
+            sent = pool.submit(_send, connection, url, body)
+        if sent is not None:
+            sent.result()
 
 
 def list_jobs(connection: Connection, experiment: str) -> Iterator[Document]:
@@ -52,25 +62,28 @@ def list_jobs(connection: Connection, experiment: str) -> Iterator[Document]:
         url = str(page.get("nextLink") or "")
 
 
-def _requests(jobs: Sequence[tuple[str, Body]]) -> Iterator[list[Mapping[str, object]]]:
-    """Yields the jobs of each request; one job alone may be larger than the service takes, which then says so."""
-    entries: list[Mapping[str, object]] = []
+def _requests(jobs: Iterable[tuple[str, Body]]) -> Iterator[str]:
+    """Yields the body of each request; one job alone may be larger than the service takes, which then says so."""
+    entries: list[str] = []
     size = 0
     for name, body in jobs:
-        entry = {"name": name, **body}
-        length = len(json.dumps(entry))
-        if entries and (len(entries) == SLICE or size + length > _BYTES):
-            yield entries
+        entry = json.dumps({"name": name, **body})
+        if entries and (len(entries) == SLICE or size + len(entry) > _BYTES):
+            yield _joined(entries)
             entries, size = [], 0
         entries.append(entry)
-        size += length
+        size += len(entry)
     if entries:
-        yield entries
+        yield _joined(entries)
 
 
-def _send(connection: Connection, url: str, entries: Sequence[Mapping[str, object]]) -> None:
+def _joined(entries: Sequence[str]) -> str:
+    return f'{{"jobs": [{", ".join(entries)}]}}'
+
+
+def _send(connection: Connection, url: str, body: str) -> None:
     from azure.core.rest import HttpRequest
 
-    request = HttpRequest("POST", url, params=_VERSION, json={"jobs": entries})
+    request = HttpRequest("POST", url, params=_VERSION, content=body, headers={"Content-Type": "application/json"})
     response = connection.resources._client.send_request(request)
     response.raise_for_status()

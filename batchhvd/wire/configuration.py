@@ -6,24 +6,16 @@ From weak to strong: ``batchhvd.toml`` in ``$XDG_CONFIG_HOME`` (``~/.config``), 
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-
-from attrs import frozen
+from typing import NamedTuple
 
 from batchhvd.errors import SpecError
 from batchhvd.wire.facts.containers import CHOICES
-from batchhvd.wire.facts.hosts import read_url
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 _HERE = ("127.0.0.1", "localhost", "::1")
 PREPARE = ("overlay", "host", "skip")
@@ -84,8 +76,7 @@ _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
 }
 
 
-@frozen
-class Setting:
+class Setting(NamedTuple):
     """A value that somebody has set.
 
     Attributes:
@@ -99,8 +90,7 @@ class Setting:
     source: str = ""
 
 
-@frozen
-class Configuration:
+class Configuration(NamedTuple):
     """The settings that count here.
 
     Attributes:
@@ -177,6 +167,11 @@ def _is_trusted(path: Path) -> bool:
 
 
 def _parsed(path: Path) -> dict[str, object]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
     try:
         return dict(tomllib.loads(path.read_text(encoding="utf-8")))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -199,17 +194,25 @@ def _checked(path: Path, text: bytes, table: Mapping[str, object], *, shared: bo
     found = {}
     for name, value in table.items():
         if name not in _KEYS:
+            import difflib  # only a mistake needs it
+
             near = difflib.get_close_matches(name, _KEYS, 1)
             remedy = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(_KEYS)}"
             raise _wrong(path, text, name, f"{name!r} is not a setting", remedy)
         fits, what = _KEYS[name]
         if not fits(value):
             raise _wrong(path, text, name, f"{name!r} is {value!r}", f"it must be {what}")
-        if shared and name == "endpoint" and read_url(str(value)).hostname not in _HERE:
+        if shared and name == "endpoint" and _host(value) not in _HERE:
             remedy = f"your token would be sent to it; name it in {user_file()}, or with $BATCHHVD_ENDPOINT"
             raise _wrong(path, text, name, "a project's file cannot name an endpoint on another machine", remedy)
         found[name] = Setting(name, _placed(name, value, path.parent), f"{path}:{_line(text, name)}")
     return found
+
+
+def _host(url: object) -> str | None:
+    from batchhvd.wire.facts.hosts import read_url
+
+    return read_url(str(url)).hostname
 
 
 def _placed(name: str, value: object, folder: Path) -> object:

@@ -1,4 +1,4 @@
-"""The way into a node of a running job, for programs on the service's machine."""
+"""The way into a node of a running job or of a cluster, for programs on the service's machine."""
 
 from __future__ import annotations
 
@@ -11,32 +11,33 @@ if TYPE_CHECKING:
     from batchhvd.wire.connection import Connection
 
 
-def entrance(connection: Connection, job: str, node: int, *, terminal: bool, name: str) -> list[str]:
-    """Returns the words before a command line with which it runs in a node of a running job.
+def entrance(connection: Connection, kind: str, id: str, node: int, *, terminal: bool, name: str) -> list[str]:
+    """Returns the words before a command line with which it runs in a node.
 
     Args:
         connection: the way to the service.
-        job: the job's id.
-        node: the node's number, from 0.
+        kind: ``"job"`` or ``"cluster"``.
+        id: the id of the job or cluster.
+        node: the node's number in it, from 0.
         terminal: whether the command's input and output are a terminal.
-        name: the job's name, for messages.
+        name: the name of the job or cluster, for messages.
 
     Raises:
         SpecError: the service is not one of this machine and user, so the words would mean nothing here.
-        ConflictError: the job does not run.
-        NotFoundError: it has no such node.
-        BadRequestError: the nodes of its engine cannot be entered.
+        ConflictError: the job does not run, or the cluster's node cannot be entered now.
+        NotFoundError: there is no such node.
+        BadRequestError: the nodes of the engine cannot be entered.
     """
     if not connection.root or local_service.find(connection.root) is None:
         raise SpecError(
-            f"nodes of job {name!r} can be entered on the machine of its local service only",
+            f"nodes of {kind} {name!r} can be entered on the machine of its local service only",
             remedy="log in there, and use that service's root",
         )
     from azure.core.rest import HttpRequest
 
-    with connection.translating(f"node {node} of job {name!r} cannot be entered"):
-        body = {"job": job, "node": node, "terminal": terminal}
-        request = HttpRequest("POST", f"{connection.endpoint}/job.entrance", json=body)
+    with connection.translating(f"node {node} of {kind} {name!r} cannot be entered"):
+        body = {kind: id, "node": node, "terminal": terminal}
+        request = HttpRequest("POST", f"{connection.endpoint}/{kind}.entrance", json=body)
         response = connection.resources._client.send_request(request)
         response.raise_for_status()
         return [str(word) for word in response.json()["words"]]

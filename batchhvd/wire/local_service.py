@@ -22,9 +22,8 @@ from attrs import frozen
 from batchhvd.errors import AccessDeniedError, UnavailableError, WaitTimeoutError
 from batchhvd.wire.facts.process_start import ticks
 from batchhvd.wire.facts.times import read_moment
+from batchhvd.wire.roots import Root
 from batchhvd.wire.waiting import Clock, Pace, wait_until
-
-Root = str | os.PathLike[str]
 
 _START = 30.0  # seconds that a service may take to answer; it takes about one
 _ANOTHER = 3  # the exit code of a service that found another one in its root
@@ -51,19 +50,6 @@ class LocalService:
     engine: str
     version: str
     is_identified: bool
-
-
-def default_root() -> Path:
-    """Returns the service's folder when nobody names one: ``$BATCHHVD_ROOT``, else one below the user's state."""
-    if os.environ.get("BATCHHVD_ROOT"):
-        return Path(os.environ["BATCHHVD_ROOT"]).expanduser().absolute()
-    state = os.environ.get("XDG_STATE_HOME")
-    return Path(state, "batchhvd") if state else Path.home() / ".local/state/batchhvd"
-
-
-def resolved_root(root: Root | None) -> str:
-    """Returns the absolute path of a root; None stands for the default one."""
-    return str(Path(root).expanduser().absolute() if root else default_root())
 
 
 def find(root: Root) -> LocalService | None:

@@ -37,8 +37,16 @@ import batchhvd
 job = batchhvd.local().group("g").workspace("w").experiment("e").job("j")
 job.wait("runing")
 job.waitt()
+if job.state == "finished" or job.provisioning == "creatng":
+    print(job.state)
+cluster = job.workspace.cluster("c")
+if cluster.state == "stedy" or cluster.priority == "dedicatd":
+    print(cluster.state)
+sweep = job.experiment.open_sweep("s")
+if [*sweep][0].state == "givenup":
+    print(sweep)
 """
-_BLOCK = re.compile(r"^(?:<!-- [^\\n]+ -->\n)?```python\n(.*?)^```$", re.M | re.S)
+_BLOCK = re.compile(r"^(?:<!-- (?P<mark>\w+)[^\n]* -->\n)?```python\n(?P<body>.*?)^```$", re.M | re.S)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +56,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
         pytest.skip("pyright is not installed")
     folder = tmp_path_factory.mktemp("editor")
     for page in PAGES:
-        blocks = _BLOCK.findall((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8"))
+        found = _BLOCK.finditer((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8"))
+        blocks = [one["body"] for one in found if one["mark"] != "sample"]  # a part of something that is not shown
         shown = [block for block in blocks if "keras" not in block and "def train" not in block]  # Keras has no types
         (folder / f"{page.replace('-', '_')}.py").write_text("\n".join(shown), encoding="utf-8")
     (folder / "script.py").write_text(SCRIPT)
@@ -81,4 +90,5 @@ def test_a_users_script_and_the_pages_have_no_error_and_nothing_unknown(found: d
 @pytest.mark.timeout(300)
 def test_mistyped_words_are_found(found: dict[str, list[str]]) -> None:
     text = "\n".join(found["mistyped"])
-    assert "runing" in text and "waitt" in text
+    for word in ("runing", "waitt", "finished", "creatng", "stedy", "dedicatd", "givenup"):
+        assert re.search(rf"\b{word}['\"]", text), f"{word} is not found in\n{text}"

@@ -23,15 +23,18 @@ DOCS = PACKAGE.parent / "docs"
 # Every room but node may also import errors and _version. The face, "batchhvd", finds its names when asked for them.
 ARROWS = {
     "__main__": "cli",
-    "cli": "cli.flows cli.frame batchhvd resources resources.values sweeps views logs wire wire.facts",
+    "cli": "cli.flows cli.frame batchhvd advice.scaling resources "
+    "resources.studies resources.values sweeps views logs wire wire.facts",
     "cli.flows": "cli.frame batchhvd resources views logs wire wire.facts",
     "cli.frame": "batchhvd resources views logs wire wire.facts",
     "batchhvd": "",
-    "resources": "resources.values advice functions sweeps views logs transfer spec wire wire.facts",
+    "resources": "resources.values resources.studies advice functions sweeps views logs transfer spec wire wire.facts",
+    "resources.studies": "resources.values advice advice.scaling logs transfer spec wire wire.facts",
     "resources.values": "sweeps views logs wire wire.facts",
     "functions": "",
     "views": "logs wire.facts",
     "advice": "spec wire wire.facts",
+    "advice.scaling": "",
     "transfer": "wire",
     "logs": "wire wire.facts",
     "sweeps": "spec",
@@ -62,7 +65,8 @@ ARROWS = {
     "engines": "node node.folder node.sandbox node.container",
     "engines.slurm": "engines node node.folder",
     "engines.export": "engines engines.slurm node node.folder",
-    "node": "node.folder node.launch node.sandbox node.container",
+    "node": "node.folder node.launch node.sandbox node.container node.provenance",
+    "node.provenance": "node.folder",
     "node.container": "node.folder",
     "node.folder": "",
     "node.launch": "node.folder",
@@ -72,13 +76,15 @@ ARROWS = {
     "service.store engines wire wire.facts",
     "errors": "",
     "_version": "",
-    "trainer": "trainer.hvd trainer.lowering trainer.optimizers",
+    "trainer": "trainer.hvd trainer.reporting trainer.lowering trainer.optimizers",
     "trainer.lowering": "",
     "trainer.optimizers": "",
-    "trainer.measure": "trainer trainer.hvd trainer.optimizers node",
+    "trainer.measure": "trainer trainer.hvd trainer.optimizers node node.launch",
+    "trainer.scaling": "trainer trainer.hvd trainer.measure advice.scaling",
     "trainer.check": "trainer.hvd",
     "trainer.install": "trainer.measure",
-    "trainer.hvd": "trainer.exchange",
+    "trainer.hvd": "trainer.exchange trainer.reporting",
+    "trainer.reporting": "",
     "trainer.exchange": "",
 }
 
@@ -181,7 +187,7 @@ def test_only_the_session_the_settings_and_programs_read_the_environment() -> No
     for module, path in MODULES.items():
         own = room(module)
         if (
-            module in ("batchhvd.resources.session", "batchhvd.wire.configuration", "batchhvd.wire.local_service")
+            module in ("batchhvd.resources.session", "batchhvd.wire.configuration", "batchhvd.wire.roots")
             or module.endswith("__main__")
             or own.startswith("trainer")
         ):

@@ -27,6 +27,15 @@ def sleeper(seconds: float, code: int = 0) -> None:
     os._exit(code)
 
 
+def busy(seconds: float) -> None:
+    """Keeps one processor busy, and 200 MB of memory."""
+    kept = bytearray(os.urandom(1 << 20) * 200)
+    print("busy", flush=True)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        kept[0] = 1
+
+
 @pytest.fixture(scope="module")
 def experiment(service: Any) -> Iterator[Any]:
     group = batchhvd.local(service.root).create_group("batchhvd")
@@ -54,9 +63,9 @@ def line(service: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFix
     return run
 
 
-def entered(service: Any, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+def entered(service: Any, *words: str, stdin: str = "", noun: str = "job") -> subprocess.CompletedProcess[str]:
     """Runs a command line as a program of its own: it becomes the command."""
-    command = [sys.executable, "-m", "batchhvd", "--root", str(service.root), "job", *words]
+    command = [sys.executable, "-m", "batchhvd", "--root", str(service.root), noun, *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, input=stdin)
 
 
@@ -84,6 +93,48 @@ def test_what_cannot_be_entered_is_named(
     )
     with pytest.raises(SpecError, match="on the machine of its local service only"):
         away.job("long").entrance()
+
+
+def test_what_each_rank_uses_is_measured(service: Any, running: Any, experiment: Any, line: Any) -> None:
+    job = experiment.submit(busy, 600, name="busy").job.wait("running", timeout=60)
+    next(job.stream())
+    looks = job.usage(0.2)
+    found = [next(looks) for _ in range(2)][1].ranks
+    looks.close()
+    assert [(one.rank, one.processes) for one in found] == [(0, 1)]
+    assert found[0].cpu > 0.05 and 200e6 < found[0].memory < 600e6
+    idle = next(running.usage()).ranks
+    assert [one.rank for one in idle] == [0, 1] and len({one.node for one in idle}) == 2
+    assert all(one.cpu < 0.05 and one.memory < 100e6 for one in idle), "a sleeping rank uses next to nothing"
+    out, _ = line("job", "top", "busy", *HERE)
+    assert out.split()[:7] == ["rank", "node", "CPU", "%", "memory", "MB", "processes"] and len(out.splitlines()) == 2
+    out, _ = line("job", "top", "busy", *HERE, "--query", "ranks[].rank")
+    assert json.loads(out) == [0]
+    looks = job.usage(0.2)
+    next(looks)
+    job.terminate()
+    assert len(list(looks)) < 20, "it ends with the job"
+    _, err = line("job", "top", "busy", *HERE, code=1)
+    assert "only nodes of a running job" in err
+    job.delete()
+
+
+def test_a_command_runs_in_a_node_of_a_cluster_with_or_without_a_job(
+    service: Any, running: Any, experiment: Any, line: Any
+) -> None:
+    where = ("-g", "batchhvd", "-w", "runs")
+    shell = "echo index=$AZ_BATCHAI_TASK_INDEX job=$AZ_BATCHAI_JOB_NAME; exit 3"
+    cluster = experiment.workspace.cluster("nodes").refresh()
+    said = []
+    for node in range(cluster.nodes.total):
+        done = entered(service, "exec", "nodes", *where, "--node", str(node), "--", "sh", "-c", shell, noun="cluster")
+        assert done.returncode == 3, done
+        said.append(done.stdout)
+    assert said.count("index= job=\n") == 4, said
+    assert {"index=0 job=long\n", "index=1 job=long\n"} < set(said)
+    _, err = line("cluster", "exec", "nodes", *where, "--node", "6", "--", "true", code=3)
+    assert "node 6 of cluster 'nodes' cannot be entered" in err and "has no node 6: it has 6" in err
+    line("cluster", "exec", "missing", *where, "--", "true", code=3)
 
 
 def test_only_the_token_opens_the_entrance(service: Any, running: Any) -> None:

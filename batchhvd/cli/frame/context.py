@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, TypeVar
 
 import click
-from attrs import define
 
 from batchhvd.cli.frame.names import completed
 
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
     from batchhvd import Experiment, ResourceGroup, Session, StorageAccount, Workspace
 
 Command = TypeVar("Command", bound=Callable[..., object])
+_CLEARED = "\r\x1b[2K"
 
 
-@define
 class CliContext:
     """The options before the command.
 
@@ -30,11 +31,17 @@ class CliContext:
         verbose: whether messages have whole ids instead of names.
     """
 
-    root: str | None = None
-    endpoint: str | None = None
-    subscription: str | None = None
-    progress: bool = True
-    verbose: bool = False
+    def __init__(
+        self,
+        root: str | None = None,
+        endpoint: str | None = None,
+        subscription: str | None = None,
+        *,
+        progress: bool = True,
+        verbose: bool = False,
+    ) -> None:
+        self.root, self.endpoint, self.subscription = root, endpoint, subscription
+        self.progress, self.verbose = progress, verbose
 
     def session(self, engine: str | None = None) -> Session:
         """Returns a session; starts the local service if it does not run and no other endpoint is given.
@@ -42,8 +49,12 @@ class CliContext:
         Args:
             engine: the local service's engine, or None for the one that runs, else the default.
         """
+        import logging
+
         import batchhvd
 
+        # What the Azure packages log before an error is in the error, or of no use to people.
+        logging.getLogger("azure").addHandler(logging.NullHandler())
         if self.endpoint:
             return batchhvd.connect(self.endpoint, subscription=self.subscription)
         return batchhvd.local(self.root, engine=engine)
@@ -73,6 +84,22 @@ class CliContext:
     def report(self) -> Callable[[str], None] | None:
         """Returns a function that prints on stderr what a command is waiting for; None without a terminal."""
         return _tell if self.progress and self.console(stderr=True).is_terminal else None
+
+    @contextmanager
+    def live_report(self) -> Iterator[Callable[[str], None] | None]:
+        """Yields what ``report`` returns, but each line takes the place of the one before, and the last one goes."""
+        if self.report() is None:
+            yield None
+            return
+        try:
+            yield _tell_in_place
+        finally:
+            click.echo(_CLEARED, nl=False, err=True)
+
+
+def _tell_in_place(line: str) -> None:
+    width = get_terminal_size().columns - 1  # a line that wraps cannot be taken back
+    click.secho(_CLEARED + line[:width], nl=False, dim=True, err=True)
 
 
 def _tell(line: str) -> None:

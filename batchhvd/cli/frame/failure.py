@@ -7,10 +7,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from batchhvd.wire.facts.causes import CAUSE_OF_CODE, Cause, remedy_of
-from batchhvd.wire.facts.job_variables import ORIGIN
-from batchhvd.wire.reasons import Reason
-
 if TYPE_CHECKING:
     from batchhvd import Job
     from batchhvd.errors import JobFailedError
@@ -26,6 +22,10 @@ def described(job: Job, error: JobFailedError) -> str:
 
 def next_step(job: Job) -> str:
     """Returns what to do about a job that failed, in commands."""
+    from batchhvd.wire.facts.causes import CAUSE_OF_CODE, Cause, remedy_of
+    from batchhvd.wire.facts.job_variables import ORIGIN
+    from batchhvd.wire.reasons import Reason
+
     first = job.errors[0] if job.errors else Reason("", "")
     remedy = remedy_of(CAUSE_OF_CODE.get(first.code, Cause.UNKNOWN), first.details)
     remedy = remedy.after(job.spec.environment.get(ORIGIN, "")).named(job.name)

@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
 import click
 
-from batchhvd.wire.local_service import resolved_root
+from batchhvd.wire.roots import resolved_root
 
 _MOST = 500  # names of a kind in one place, the latest
 
@@ -70,6 +69,8 @@ def _read(path: Path) -> dict[str, list[str]]:
 
 
 def _write(path: Path, found: dict[str, list[str]]) -> None:
+    import tempfile  # only what changes the file needs it, and completion does not
+
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, beside = tempfile.mkstemp(dir=path.parent, prefix=".names-")
     with os.fdopen(handle, "w", encoding="utf-8") as file:

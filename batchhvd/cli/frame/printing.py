@@ -6,10 +6,9 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import wraps
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import click
-from attrs import fields, frozen, has
 
 from batchhvd.cli.frame.names import note
 
@@ -61,8 +60,7 @@ class _Detailed(Protocol):
     def _details(self) -> Row: ...
 
 
-@frozen
-class Format:
+class Format(NamedTuple):
     """How a command was asked to print.
 
     Attributes:
@@ -159,7 +157,7 @@ def display(found: object, output: str | None, query: Query | None = None) -> No
 
 
 def _for_people(found: object) -> None:
-    if isinstance(found, str) or (has(type(found)) and "__str__" in vars(type(found))):
+    if isinstance(found, str) or (_has_fields(found) and "__str__" in vars(type(found))):
         click.echo(str(found))  # verdicts and plans have words of their own
     elif not isinstance(found, list):
         table([_facts(found)])
@@ -182,7 +180,7 @@ def plain(found: object) -> object:
         return {name: plain(value) for name, value in found.items()}
     if isinstance(found, _Described):
         return _flat(found)
-    return _fields(found) if has(type(found)) else found
+    return _fields(found) if _has_fields(found) else found
 
 
 def _flat(resource: _Described) -> dict[str, object]:
@@ -193,9 +191,13 @@ def _flat(resource: _Described) -> dict[str, object]:
 
 
 def _fields(value: object) -> dict[str, object]:
-    kind = type(value)
-    names = [field.name for field in fields(kind)] if has(kind) else []
+    names = [field.name for field in getattr(type(value), "__attrs_attrs__", ())]
     return {name: plain(getattr(value, name)) for name in names if not name.startswith("_")}
+
+
+def _has_fields(value: object) -> bool:
+    """Says whether a value's class is made by attrs, which the shell's completion does not wait for."""
+    return hasattr(type(value), "__attrs_attrs__")
 
 
 def _facts(item: object) -> Row:
@@ -203,7 +205,7 @@ def _facts(item: object) -> Row:
         return item
     if isinstance(item, _Summarized):
         return {"name": item.name, **item._facts()}
-    return _fields(item) if has(type(item)) else {"value": item}
+    return _fields(item) if _has_fields(item) else {"value": item}
 
 
 def _noted(found: Sequence[object]) -> None:

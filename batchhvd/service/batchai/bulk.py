@@ -9,30 +9,42 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from attrs import evolve
+
 from batchhvd.errors import BadRequestError, BatchHvdError
-from batchhvd.service.batchai.jobs import CheckedJob, check, keep
-from batchhvd.service.batchai.kinds import open_parent
+from batchhvd.service.batchai.jobs import CheckedJob, check, keep_all
+from batchhvd.service.batchai.kinds import child_id, open_parent
 from batchhvd.service.description.published import Description
 from batchhvd.service.http.exchange import Answer, Ask, Here
+from batchhvd.service.store.glance import Glance
 from batchhvd.service.store.records import Record
 
 MOST = 1000
 """Jobs of one request."""
 
-_AT_ONCE = 50  # jobs written in one transaction, for which other requests wait
+_AT_ONCE = 100  # jobs written in one transaction, for which other requests wait
 
 
 def create(description: Description, here: Here, ask: Ask) -> Answer:
     """Checks and queues some jobs; answers with how many are new."""
     parent = open_parent(here, ask, "jobs")
-    checked = [_checked(description, here, ask, parent, at) for at in range(len(_entries(ask)))]
-    _check_once([job.document["name"].lower() for job in checked])
+    checked = _checked_all(description, here, ask, parent)
     for some in _slices(checked):
         with here.store.transaction():
             open_parent(here, ask, "jobs")  # it may be going meanwhile
-            for job in some:
-                keep(here, parent, job)
+            keep_all(here, parent, some)
     return Answer(200, {"jobs": len(checked), "created": sum(job.private is not None for job in checked)})
+
+
+def _checked_all(description: Description, here: Here, ask: Ask, parent: Record) -> list[CheckedJob]:
+    """Checks all jobs; what many of them name, such as their cluster, is read once."""
+    entries, glance = _entries(ask), Glance(here.store)
+    named = [entry["name"] for entry in entries if isinstance(entry, dict) and isinstance(entry.get("name"), str)]
+    glance.expect([child_id(parent, "jobs", name) for name in named])
+    now = evolve(here, store=glance)
+    checked = [_checked(description, now, ask, parent, at) for at in range(len(entries))]
+    _check_once([job.document["name"].lower() for job in checked])
+    return checked
 
 
 def _check_once(names: Sequence[str]) -> None:

@@ -20,6 +20,7 @@ from batchhvd.service.mounts import model as mounts
 from batchhvd.service.mounts import rules as mount_rules
 from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.documents import JobProperties
+from batchhvd.service.store.glance import Glance
 from batchhvd.service.store.job import PrivateJobFields, StoredJob
 from batchhvd.service.store.records import Document, Record
 from batchhvd.wire.facts import additions, toolkits, vm_sizes
@@ -74,7 +75,8 @@ def check(here: Here, parent: Record, name: str, asked: Document, warnings: Sequ
     properties = _complete(asked)
     old = find(here, parent, "jobs", name)
     if old is not None:
-        return CheckedJob(_repeated(StoredJob.of(alive(old)), _asked(properties)).document, None)
+        again = _asked(redact.visible(properties), properties)
+        return CheckedJob(_repeated(StoredJob.of(alive(old)), again).document, None)
     cluster = _cluster(here, properties["cluster"]["id"])
     refuse([*_problems(here, properties, cluster), *job_order.problems(here, parent, properties)])
     return CheckedJob(*_made(here, parent, name, properties, cluster, [*warnings, *_warnings(properties, cluster)]))
@@ -93,6 +95,23 @@ def keep(here: Here, parent: Record, checked: CheckedJob) -> Record:
         if old is None:
             raise ConflictError(f"The job '{checked.document['name']}' was deleted meanwhile; send the request again.")
         return old if checked.private is None else _repeated(StoredJob.of(alive(old)), checked.private["asked"])
+
+
+def keep_all(here: Here, parent: Record, checked: Sequence[CheckedJob]) -> None:
+    """Writes checked jobs, unless they are there already.
+
+    Raises:
+        ConflictError: another job of one of the names has come meanwhile.
+    """
+    with here.store.transaction():
+        there = Glance(here.store)
+        there.expect([job.document["id"] for job in checked])
+        new = [job for job in checked if job.private is not None and there.get(job.document["id"]) is None]
+        rows = [(job.document["id"], job.document, {**job.private}) for job in new if job.private is not None]
+        here.store.add("jobs", parent.id, rows)
+        for job in checked:
+            if job.private is None or there.get(job.document["id"]) is not None:
+                keep(here, parent, job)
 
 
 def _advised(here: Here, document: Document) -> Document:
@@ -126,7 +145,7 @@ def _made(
         "keys": redact.account_keys(properties.get("mountVolumes", {})),
         "secrets": redact.secrets(properties.get("secrets", ())),
         "registry": redact.registry_password(properties),
-        "asked": _asked(properties),
+        "asked": _asked(wanted, properties),
         "warnings": list(warnings),
         "queued": here.now(),
         "outputs": mounts.OUTPUTS,
@@ -149,9 +168,9 @@ def _complete(properties: Document) -> JobProperties:
     return cast(JobProperties, completed)
 
 
-def _asked(properties: JobProperties) -> Document:
+def _asked(shown: Document, properties: JobProperties) -> Document:
     """Returns what a repeated request is compared with: without secrets, and with the cluster's id in lower case."""
-    return {**redact.visible(properties), "cluster": {"id": properties["cluster"]["id"].lower()}}
+    return {**shown, "cluster": {"id": properties["cluster"]["id"].lower()}}
 
 
 def _queued(here: Here) -> Document:

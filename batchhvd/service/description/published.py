@@ -45,6 +45,7 @@ class Description:
 
     def __init__(self, document: Schema) -> None:
         self._document = document
+        self._resolved: dict[int, tuple[Schema, Schema]] = {}  # by identity: the schemas live as long as this
         self.operations: tuple[Operation, ...] = tuple(self._read())
         # Names are checked with every request, so their patterns are compiled once.
         self._shapes = {operation.id: tuple(_shapes(operation)) for operation in self.operations}
@@ -63,6 +64,12 @@ class Description:
         """Follows a ``$ref`` (one step leads to the definition) and keeps what is said beside it."""
         if "$ref" not in schema:
             return schema
+        known = self._resolved.get(id(schema))
+        if known is None or known[0] is not schema:
+            known = self._resolved[id(schema)] = schema, self._followed(schema)
+        return known[1]
+
+    def _followed(self, schema: Schema) -> Schema:
         target: Any = self._document
         for part in schema["$ref"].removeprefix("#/").split("/"):
             target = target[part]

@@ -81,8 +81,8 @@ class Reader:
             if name not in result:
                 self.complain(child(pointer, name), "is missing")
         for name, part in schema.get("properties", {}).items():
-            default = default_of(part)
-            if default is not None and name not in result:
+            default = default_of(part) if "default" in part and name not in result else None
+            if default is not None:
                 result[name] = default
 
     def _array(self, schema: Schema, value: object, pointer: str) -> object:

@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from email.utils import format_datetime
+from functools import lru_cache
 
 from batchhvd.errors import BadRequestError, ServiceError
 from batchhvd.service.http.exchange import Answer
@@ -22,11 +23,15 @@ _TIMES = ("provisioningStateTransitionTime", "allocationStateTransitionTime", "e
 def tagged(document: Mapping[str, object] | bytes) -> Answer:
     """Returns the answer that shows one resource, with its tag and the time of its last change of state."""
     text = document if isinstance(document, bytes) else json.dumps(document).encode()
+    return Answer(200, text, _tags(text))
+
+
+@lru_cache(maxsize=256)  # clients ask for the same few documents again and again until they change
+def _tags(text: bytes) -> Mapping[str, str]:
     properties = json.loads(text)["properties"]
     changed = max(properties[name] for name in _TIMES if name in properties)
     tag = hashlib.blake2b(text, digest_size=8).hexdigest().upper()[:15]
-    headers = {"ETag": f'"0x{tag}"', "Last-Modified": format_datetime(read_moment(changed), usegmt=True)}
-    return Answer(200, text, headers)
+    return {"ETag": f'"0x{tag}"', "Last-Modified": format_datetime(read_moment(changed), usegmt=True)}
 
 
 def check(method: str, headers: Mapping[str, str]) -> None:

@@ -44,11 +44,12 @@ class Holding:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope.get("headers") or ()}
-        wait = _seconds(headers.get("x-batchhvd-wait", ""))
+        said = scope.get("headers") or ()
+        wait = next((_seconds(value.decode("latin-1")) for name, value in said if name == b"x-batchhvd-wait"), None)
         if scope["type"] != "http" or wait is None:
             await self._app(scope, receive, send)
             return
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in said}
         body, whole = await _body(receive)
         if not whole:  # its sender may be anyone: the application checks the token before it reads on
             await self._app(scope, _joined(body, receive), send)

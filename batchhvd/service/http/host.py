@@ -8,6 +8,7 @@ other name is a web page's attempt to reach the service through a name of its ow
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from batchhvd.wire.facts.hosts import ACCOUNT_NAME, BLOB_DOMAIN, FILE_DOMAIN, LOGIN_HOSTS, MANAGEMENT_HOSTS
 
@@ -20,6 +21,7 @@ _FILES = re.compile(rf"{ACCOUNT_NAME}\.file\.", re.IGNORECASE)
 _BLOBS = re.compile(rf"{ACCOUNT_NAME}\.blob\.", re.IGNORECASE)
 
 
+@lru_cache(maxsize=256)
 def is_ours(host: str) -> bool:
     """Says whether a Host header names this service."""
     return _OURS.fullmatch(host) is not None
@@ -30,11 +32,13 @@ def is_public(name: str) -> bool:
     return _PUBLIC.fullmatch(name) is not None
 
 
+@lru_cache(maxsize=256)
 def is_for_files(host: str) -> bool:
     """Says whether a Host header names a storage account's host for files."""
     return _FILES.match(host) is not None
 
 
+@lru_cache(maxsize=256)
 def is_for_blobs(host: str) -> bool:
     """Says whether a Host header names a storage account's host for blobs."""
     return _BLOBS.match(host) is not None

@@ -76,6 +76,12 @@ class Incoming:
         """The path in lower case, without slashes at its end."""
         return self.path.lower().rstrip("/")
 
+    @property
+    def query_string(self) -> bytes:
+        """The query as it came."""
+        query: bytes = self._scope["query_string"]
+        return query
+
     def query(self) -> dict[str, str]:
         """Returns the query's parameters by lower-cased name.
 
@@ -83,7 +89,7 @@ class Incoming:
             BadRequestError: 400, it is not UTF-8, or has too many parameters.
         """
         try:
-            text = self._scope["query_string"].decode("ascii")
+            text = self.query_string.decode("ascii")
             pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=limits.QUERY_FIELDS)
         except ValueError as error:
             wrong = f"The query is not UTF-8, or has more than {limits.QUERY_FIELDS} parameters."

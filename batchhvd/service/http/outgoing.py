@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from starlette.responses import Response as HttpResponse
 from starlette.types import Message, Send
 
 from batchhvd._version import __version__
@@ -29,15 +28,18 @@ def failed(request_id: str) -> Answer:
     return Answer(500, {"error": {"code": "InternalServerError", "message": text}})
 
 
-def render(answer: Answer, request_id: str, *, head: bool) -> HttpResponse:
-    """Returns an answer as an ASGI application; ``head`` leaves the body out."""
+async def send_answer(answer: Answer, request_id: str, send: Send, *, head: bool) -> None:
+    """Sends an answer over ASGI; ``head`` leaves the body out."""
     body = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
     content = b"" if answer.body is None or head else body
-    response = HttpResponse(content, answer.status, answer.headers)
+    fields = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers.items()]
+    if answer.status not in (204, 304):
+        fields.append((b"content-length", str(len(content)).encode()))
     if content and "Content-Type" not in answer.headers:
-        response.headers["Content-Type"] = "application/json; charset=utf-8"
-    response.headers["x-ms-request-id"] = request_id  # the last one: when it has arrived, all have
-    return response
+        fields.append((b"content-type", b"application/json; charset=utf-8"))
+    fields.append((b"x-ms-request-id", request_id.encode()))  # the last one: when it has arrived, all have
+    await send({"type": "http.response.start", "status": answer.status, "headers": fields})
+    await send({"type": "http.response.body", "body": content})
 
 
 _NAMED = (b"x-batchhvd-service", __version__.encode())

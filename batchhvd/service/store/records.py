@@ -11,7 +11,7 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -104,6 +104,7 @@ class Store:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
         self._local = threading.local()
+        self.commits = 0  # grows with each change; this process is the only one that makes any
         # SQLite lets a thread that waits for another one sleep for up to 100 ms; a lock wakes it at once.
         self._turn = threading.Lock()
         with self.transaction() as connection:
@@ -217,6 +218,20 @@ class Store:
             )
         return record
 
+    def add(self, type: str, parent: str, resources: Sequence[tuple[str, Document, Document]]) -> None:
+        """Creates resources of one type in one parent, none of which exists: id, document, private part.
+
+        Raises:
+            sqlite3.IntegrityError: one exists.
+        """
+        with self.transaction() as connection:
+            first = self._next(connection, "resource", len(resources)) - len(resources) + 1
+            rows = [
+                (id.lower(), id, type, parent.lower(), json.dumps(document), json.dumps(private), number)
+                for number, (id, document, private) in enumerate(resources, first)
+            ]
+            connection.executemany("INSERT INTO resource VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+
     def update(self, id: str, change: Callable[[Document, Document], None]) -> Record | None:
         """Lets ``change(document, private)`` alter a resource in place, in one transaction; None when it is gone."""
         with self.transaction() as connection:
@@ -276,6 +291,7 @@ class Store:
                 raise
             try:
                 connection.execute("COMMIT")
+                self.commits += 1
             except sqlite3.Error:  # a full disk: what follows must not join this transaction
                 _roll_back(connection)
                 raise
@@ -298,10 +314,10 @@ class Store:
         return connection
 
     @staticmethod
-    def _next(connection: sqlite3.Connection, name: str) -> int:
+    def _next(connection: sqlite3.Connection, name: str, steps: int = 1) -> int:
         row = connection.execute(
-            "INSERT INTO counter VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = value + 1 RETURNING value",
-            (name,),
+            "INSERT INTO counter VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = value + ?2 RETURNING value",
+            (name, steps),
         ).fetchone()
         return int(row[0])
 

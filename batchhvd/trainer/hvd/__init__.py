@@ -33,6 +33,7 @@ from batchhvd.trainer.hvd.collective import (
 )
 from batchhvd.trainer.hvd.unsupported import refusal
 from batchhvd.trainer.hvd.world import is_initialized, shutdown
+from batchhvd.trainer.reporting import report
 
 if TYPE_CHECKING:
     from batchhvd.trainer.hvd import callbacks
@@ -93,6 +94,7 @@ __all__ = [
     "nccl_built",
     "rank",
     "reducescatter",
+    "report",
     "rocm_built",
     "shutdown",
     "size",

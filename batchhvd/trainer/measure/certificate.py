@@ -1,13 +1,15 @@
 """The parity certificate: N ranks do what one rank with an N times larger batch does.
 
     python -m batchhvd.trainer parity --ranks 1,2,4 [--network tutorial] [--dataset digits] [--dir .]
+    python -m batchhvd.trainer parity --script ddp.py --ranks 2,4 [-- ARGUMENT...]
 
-See `parity` for what is compared, and why.
+See `parity` for what is compared, and why; `ddp_certificate` for a script of PyTorch's.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import platform
@@ -18,7 +20,8 @@ from typing import TypedDict
 
 from attrs import asdict
 
-from batchhvd.errors import BatchHvdError
+from batchhvd.errors import BatchHvdError, SpecError
+from batchhvd.trainer.measure import ddp_certificate
 from batchhvd.trainer.measure import ranks as processes
 from batchhvd.trainer.measure.machine_facts import installed_version
 from batchhvd.trainer.measure.parity import ACCURACY, GRADIENT, STEPS, WEIGHT, Parity, measure, network
@@ -154,27 +157,42 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.answer:
         _work(options)
         return 0
+    path = options.dir / "parity.json"
     try:
+        if options.script:
+            return ddp_certificate.write(path, ddp_certificate.certify(*_of_script(options)))
         certificate = certify(
-            options.ranks, name=options.network, dataset=options.dataset, data_dir=options.data_dir, batch=options.batch
+            options.ranks or [1, 2, 4],
+            name=options.network,
+            dataset=options.dataset,
+            data_dir=options.data_dir,
+            batch=options.batch,
         )
     except BatchHvdError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
-    path = options.dir / "parity.json"
     options.dir.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(certificate, indent=2) + "\n")
     print(f"written to {path}")
     return 0 if certificate["holds"] else 1
 
 
+def _of_script(options: argparse.Namespace) -> tuple[Path, list[str], list[int], int]:
+    if importlib.util.find_spec("torch") is None:
+        raise SpecError("there is no PyTorch here", remedy="pip install 'batchhvd[torch]'")
+    return options.script, options.arguments, options.ranks or [2, 4], options.steps
+
+
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m batchhvd.trainer parity", description=__doc__.split("\n")[0])
-    parser.add_argument("--ranks", type=processes.sizes, default=[1, 2, 4], help="numbers of ranks, default 1,2,4")
+    parser.add_argument("--ranks", type=processes.sizes, help="numbers of ranks, default 1,2,4, for a script 2,4")
     parser.add_argument("--network", default="tutorial", choices=("tutorial", "small"))
     parser.add_argument("--dataset", default="digits", help="digits, cifar10 or an .npz file")
     parser.add_argument("--data-dir", help="folder with cifar-10-batches-py")
     parser.add_argument("--batch", type=int, default=64, help="pictures of one step of all ranks together")
+    parser.add_argument("--script", type=Path, help="compare this script with DistributedDataParallel instead")
+    parser.add_argument("--steps", type=int, default=ddp_certificate.STEPS, help="steps of the script to compare")
+    parser.add_argument("arguments", nargs="*", help="those of the script, after --")
     parser.add_argument("--dir", type=Path, default=Path("."), help="folder for parity.json")
     parser.add_argument("--answer", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args(argv)

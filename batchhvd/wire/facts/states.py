@@ -11,6 +11,7 @@ from typing import Literal, TypeVar
 # For type checkers and editors. At run time a word that is not listed passes through.
 JobStateWord = Literal["queued", "running", "terminating", "succeeded", "failed"]
 AllocationWord = Literal["steady", "resizing"]
+ProvisioningWord = Literal["creating", "succeeded", "failed", "deleting"]
 GoalWord = Literal["running", "succeeded", "ended"]
 JobPriorityWord = Literal["low", "normal", "high"]
 VmPriorityWord = Literal["dedicated", "lowpriority"]

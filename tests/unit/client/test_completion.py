@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -61,3 +65,42 @@ def test_names_that_are_gone_are_forgotten_and_a_folder_that_cannot_be_written_i
     (root / "root").write_text("a file")
     met("share", "c")
     assert offered("share", "download") == []
+
+
+SLOW = {
+    "attr",
+    "attrs",
+    "azure",
+    "rich",
+    "httpx",
+    "asyncio",
+    "concurrent",
+    "subprocess",
+    "logging",
+    "difflib",
+    "tempfile",
+}
+
+
+def test_a_shell_waits_for_nothing_that_completion_does_not_need(root: Path) -> None:
+    met("job", "cifar")
+    code = (
+        "import sys, json, atexit\n"
+        "atexit.register(lambda: print(json.dumps(sorted(sys.modules)), file=sys.stderr))\n"
+        "from batchhvd.cli.main import main; main()"
+    )
+    asked = {"_BATCHHVD_COMPLETE": "bash_complete", "COMP_WORDS": "batchhvd job logs ", "COMP_CWORD": "3"}
+    command = [sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}\n{code}"]
+    done = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "plain,cifar\n"
+    loaded = json.loads(done.stderr)
+    assert not SLOW & {name.partition(".")[0] for name in loaded}
+    assert "batchhvd.cli.job" in loaded and "batchhvd.cli.share" not in loaded
+
+
+def test_the_table_of_commands_names_each_as_it_is_called() -> None:
+    assert {name: command.name for name, command in cli.main_group.commands.items()} == {
+        name: name for name in cli.main_group.list_commands(cli.main_group.make_context("batchhvd", ["job"]))
+    }
+    assert offered(start="com") == ["compare", "completion"]
+    assert "job" in offered() and "--root" in offered(start="--")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -132,3 +134,14 @@ def test_a_service_that_runs_in_another_way_is_refused(place: Path) -> None:
     with pytest.raises(ConflictError, match=r"engine 'processes', not with 'slurm' \(from .*batchhvd\.toml:1\)"):
         options().check("/r", about)
     options(prepare="host").check("/r", {"engine": "slurm"})  # an older service does not say
+
+
+def test_what_a_developer_has_set_does_not_reach_the_tests(tmp_path: Path) -> None:
+    (tmp_path / "batchhvd.toml").write_text("port = 99999\n")
+    (tmp_path / "pip").mkdir()
+    code = "import conftest, os; from batchhvd.wire import configuration as c; print(sorted(c.read().settings))"
+    own = {"XDG_CONFIG_HOME": str(tmp_path), "BATCHHVD_GROUP": "mine", "BATCHHVD_ENDPOINT": "http://127.0.0.1:1"}
+    code += "\nprint(os.listdir(os.environ['XDG_CONFIG_HOME']))"
+    here = Path(__file__).parents[3]
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | own, capture_output=True, text=True, cwd=here)
+    assert done.stdout == "['containers']\n['pip']\n", done.stderr

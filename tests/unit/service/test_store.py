@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from attrs import evolve
 
 from batchhvd.service.store import doomed
+from batchhvd.service.store.glance import Glance
 from batchhvd.service.store.job import StoredJob
 from batchhvd.service.store.records import Store
 
@@ -39,6 +41,33 @@ def test_a_name_made_again_has_another_number(store: Store) -> None:
     first = store.put("/a", "t", "", {})
     store.delete("/a")
     assert store.put("/a", "t", "", {}).number > first.number
+
+
+def test_many_are_added_in_order_or_none_of_them(store: Store) -> None:
+    before = store.put("/p/first", "t", "/p", {})
+    store.add("t", "/P", [(f"/p/N{at}", {"at": at}, {"kept": at}) for at in range(3)])
+    after = store.put("/p/last", "t", "/p", {})
+    added = store.list("t", "/p", after=before.number, most=3)
+    assert [(record.id, record.document, record.private) for record in added] == [
+        (f"/p/N{at}", {"at": at}, {"kept": at}) for at in range(3)
+    ]
+    assert before.number < added[0].number and added[-1].number < after.number
+    with pytest.raises(sqlite3.IntegrityError):
+        store.add("t", "/p", [("/p/new", {}, {}), ("/P/n1", {}, {})])
+    assert store.get("/p/new") is None and len(store.list("t")) == 5
+
+
+def test_a_glance_reads_each_record_once(store: Store) -> None:
+    store.put("/a", "accounts", "", {"name": "a", "x": 1})
+    glance = Glance(store)
+    glance.expect(["/A", "/none"])
+    store.put("/a", "accounts", "", {"name": "a", "x": 2})
+    store.put("/none", "accounts", "", {"name": "none"})
+    seen = glance.get("/a")
+    assert seen and seen.document["x"] == 1 and glance.get("/NONE") is None
+    assert glance.named("accounts", "a") is glance.named("accounts", "a")
+    fresh = Glance(store).get("/a")
+    assert fresh and fresh.document["x"] == 2
 
 
 def test_under_finds_every_depth_and_no_neighbour(store: Store) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -63,16 +67,16 @@ def test_a_request_has_a_number_of_jobs(experiment: Any, count: int) -> None:
     url = f"{experiment._connection.endpoint}{experiment.id}/jobs"
     entries = [{"name": f"k{number}", "properties": {}} for number in range(count)]
     with pytest.raises(BadRequestError, match="a list of 1 to 1000 jobs"), experiment._asking("given jobs"):
-        bulk._send(experiment._connection, url, entries)
+        bulk._send(experiment._connection, url, json.dumps({"jobs": entries}))
 
 
 def test_large_jobs_go_in_several_requests(place: Any, experiment: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
     send = bulk._send
 
-    def counted(connection: Any, url: str, entries: Any) -> None:
-        sizes.append(len(entries))
-        send(connection, url, entries)
+    def counted(connection: Any, url: str, body: str) -> None:
+        sizes.append(len(json.loads(body)["jobs"]))
+        send(connection, url, body)
 
     monkeypatch.setattr(bulk, "_send", counted)
     large = place.spec("true", environment={"NOTE": "x" * 100_000})._request(
@@ -108,3 +112,23 @@ def test_a_service_that_does_not_know_it_gets_the_jobs_one_by_one(
     sweep = experiment.sweep("s", place.spec("true {i}"), sweeps.grid(i=range(12)), cluster=place.cluster).submit()
     assert sorted(job.name for job in experiment.jobs()) == [f"s_{number:04}" for number in range(1, 13)]
     assert all(trial.state != "planned" for trial in sweep)
+
+
+def test_the_next_request_is_prepared_while_the_service_works_on_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    began = threading.Event()
+    sent: list[list[str]] = []
+
+    def send(connection: Any, url: str, body: str) -> None:
+        if not sent:
+            assert began.wait(20), "nothing more was taken from the jobs while this request was under way"
+        sent.append([job["name"] for job in json.loads(body)["jobs"]])
+
+    def jobs() -> Iterator[tuple[str, Any]]:
+        for number in range(2 * bulk.SLICE):
+            if number == bulk.SLICE + 1:  # the first request's jobs, and one more that shows that it is full, are taken
+                began.set()
+            yield f"j{number}", {"properties": {}}
+
+    monkeypatch.setattr(bulk, "_send", send)
+    bulk.create_jobs(SimpleNamespace(endpoint="http://127.0.0.1:1"), "/e", jobs())  # type: ignore[arg-type]
+    assert [name for names in sent for name in names] == [f"j{number}" for number in range(2 * bulk.SLICE)]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import batchhvd
-from batchhvd import JobFailedError, NotFoundError, RemoteError, SpecError, WaitTimeoutError
+from batchhvd import JobFailedError, NotFoundError, RemoteError, SpecError, WaitTimeoutError, sweeps
 from batchhvd.functions import __main__ as runner
 
 
@@ -169,3 +169,29 @@ def test_a_decorated_function_runs_on_ranks(service: Any, capfd: pytest.CaptureF
     assert total.submit(1).results(timeout=60) == [3, 3]
     assert total.function.__name__ == "total"
     session.group("batchhvd").delete()
+
+
+def area(width: int, height: int, *, unit: str = "m") -> str:
+    if height > 5:
+        raise ValueError(f"{height} is too high")
+    return f"{width * height} {unit}"
+
+
+def test_a_function_is_mapped_over_the_points_of_a_space(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = batchhvd.local(service.root)
+    try:
+        space = sweeps.grid(width=[2, 3], height=[1, 4])
+        mapped = batchhvd.map(area, space, at_once=2, session=session)
+        assert mapped.results(timeout=120) == ["2 m", "8 m", "3 m", "12 m"]
+        assert [future.job.name for future in mapped] == [f"area-0001_000{number}" for number in range(1, 5)]
+        assert len(mapped) == 4 and mapped.sweep.table()[1]["height"] == 4
+        again = batchhvd.map(area, sweeps.points([{"width": 1, "height": 1, "unit": "km"}]), session=session)
+        assert again.results(timeout=60) == ["1 km"], "another call runs again"
+        assert "area-0002" in repr(again)
+        with pytest.raises(SpecError, match="area cannot be called so"):
+            batchhvd.map(area, sweeps.grid(wide=[1]), session=session)
+        with pytest.raises(ValueError, match="9 is too high") as caught:
+            batchhvd.map(area, sweeps.grid(width=[1], height=[9]), session=session).results(timeout=60)
+        assert isinstance(caught.value.__cause__, RemoteError)
+    finally:
+        session.group("batchhvd").delete()

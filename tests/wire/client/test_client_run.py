@@ -215,13 +215,31 @@ def wheel(folder: Path, version: str) -> None:
         file.writestr(f"{facts}/RECORD", "")
 
 
-def test_a_run_has_an_environment_that_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def with_uv(folder: Path) -> str:
+    """Returns a search path that has uv; skips where it cannot be installed."""
+    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder), "uv"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    if done.returncode or not (folder / "bin" / "uv").exists():
+        pytest.skip(f"uv cannot be installed here: {done.stderr.strip()[-200:]}")
+    return os.pathsep.join([str(folder / "bin"), os.environ["PATH"]])
+
+
+def without_uv() -> str:
+    """Returns the search path less what has uv."""
+    folders = os.environ["PATH"].split(os.pathsep)
+    return os.pathsep.join(folder for folder in folders if not Path(folder, "uv").exists())
+
+
+@pytest.mark.parametrize("tool", ["pip", "uv"])
+def test_a_run_has_an_environment_that_is_made_once(tool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", with_uv(tmp_path / "uv") if tool == "uv" else without_uv())
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "program").mkdir()
     script = tmp_path / "program" / "look.py"
     script.write_text("import attrs, sys, tiny_thing\nprint(tiny_thing.VERSION, sys.prefix, sys.argv[1:])\n")
-    wheel(tmp_path, "1.5")
-    (tmp_path / "mine.txt").write_text(f"--no-index\n--find-links {tmp_path}\ntiny-thing==1.5\n")
+    (tmp_path / "program" / "wheels").mkdir()  # where nodes without a network find packages
+    wheel(tmp_path / "program" / "wheels", "1.5")
+    (tmp_path / "mine.txt").write_text("--no-index\ntiny-thing==1.5\n")
     session = batchhvd.local(tmp_path / "root", prepare="skip")
     try:
         first = session.run(script, nodes=2, args=["a b"], environment=tmp_path / "mine.txt")
@@ -229,6 +247,7 @@ def test_a_run_has_an_environment_that_is_made_once(tmp_path: Path, monkeypatch:
         place = tmp_path / "home/.cache/batchhvd/environments"
         [folder] = [one for one in place.iterdir() if one.is_dir()]
         assert lines == [f"1.5 {folder} ['a b']"] * 2  # and the node's attrs is there too
+        assert [one.read_text().strip() for one in folder.rglob("tiny_thing-1.5.dist-info/INSTALLER")] == [tool]
         installed = first._log("stderr.txt").decode()
         assert installed.count("batchhvd: installing") == 1  # the other rank waited
         second = session.run(script, environment=tmp_path / "mine.txt").wait(timeout=120)
@@ -251,3 +270,48 @@ def test_requirements_that_the_nodes_cannot_have_are_refused(project: Path, serv
         with pytest.raises(SpecError, match=r"mine\.txt: .* is a file of this machine"):
             session.run("train it.py", environment="mine.txt")
     assert not session.group("batchhvd").exists()
+
+
+def test_a_spec_names_code_outputs_and_requirements_of_this_machine(
+    project: Path, service: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "look.py").write_text(
+        "import os, pathlib, helper\n"
+        "code = pathlib.Path(os.environ['AZ_BATCHAI_INPUT_CODE'])\n"
+        "print(helper.VERSION, 'VIRTUAL_ENV' in os.environ, code.is_dir())\n"
+        "pathlib.Path(os.environ['AZ_BATCHAI_OUTPUT_model'], 'm.txt').write_text(helper.VERSION)\n"
+    )
+    (project / "mine.txt").write_text("# nothing\n")
+    task = batchhvd.Horovod(script="look.py")
+    spec = batchhvd.JobSpec(nodes=1, task=task, code=project, outputs=["model"], environment="mine.txt")
+    assert spec == batchhvd.JobSpec(nodes=1, task=task, code=project, outputs=["model"], requirements="mine.txt")
+    assert spec.environment == {}
+    workspace = batchhvd.local(service.root).create_group("batchhvd").create_workspace("w")
+    cluster = workspace.create_cluster("c", vm_size="Standard_D2", nodes=1)
+    place = workspace.create_experiment("specs")
+    job = place.create_job("first", spec, cluster=cluster)
+    assert "".join(job.stream()) == "v1 True True\n"
+    assert [file.read_text() for file in job.wait().download(project.parent / "out", output="model")] == ["v1"]
+    assert not place.plan_job("next", spec, cluster=cluster).problems
+    with pytest.raises(batchhvd.ConflictError, match="with the same specification"):
+        place.create_job("first", spec, cluster=cluster)
+    (project / "helper.py").write_text("VERSION = 'v2'")
+    assert "".join(place.create_job("first", spec, cluster=cluster, rerun=True).stream()) == "v2 True True\n"
+
+
+def test_what_a_spec_cannot_upload_is_refused(project: Path, service: Any) -> None:
+    group = batchhvd.local(service.root).create_group("batchhvd")
+    workspace = group.create_workspace("w")
+    place, cluster = workspace.create_experiment("specs"), workspace.cluster("c")
+    script, command = batchhvd.Horovod(script="missing.py"), batchhvd.CustomToolkit(command="true")
+    with pytest.raises(SpecError, match=r"has no file 'missing\.py'"):
+        place.create_job("a", batchhvd.JobSpec(nodes=1, task=script, code=project), cluster=cluster)
+    (project / "mine.txt").write_text("")
+    spec = batchhvd.JobSpec(nodes=1, task=command, code=project, requirements="mine.txt")
+    with pytest.raises(SpecError, match="a CustomToolkit does not run in an environment"):
+        place.create_job("a", spec, cluster=cluster)
+    with pytest.raises(SpecError, match="no job.json can name"):
+        spec.to_document()
+    with pytest.raises(SpecError, match="the directory for the logs is missing"):
+        batchhvd.JobSpec(nodes=1, task=command)
+    assert not [*group.storage_accounts()]

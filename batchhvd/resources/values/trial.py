@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from attrs import define, field
 
@@ -15,6 +15,10 @@ from batchhvd.wire.facts.states import ENDED, JobState, WireWord
 if TYPE_CHECKING:
     from batchhvd.resources.job import Job
     from batchhvd.sweeps import Point
+
+
+# For type checkers and editors.
+TrialWord = Literal["planned", "queued", "running", "succeeded", "failed", "given up"]
 
 
 class TrialState(WireWord):
@@ -44,7 +48,7 @@ class Trial:
 
     number: int
     point: Point
-    state: str
+    state: TrialState | TrialWord
     job: Job | None
     _metrics: Metrics | None = field(default=None, repr=False, eq=False)
 

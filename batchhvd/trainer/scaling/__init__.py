@@ -1,0 +1,1 @@
+"""How many ranks pay: short measured runs of a script on this machine."""
