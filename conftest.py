@@ -37,8 +37,8 @@ from batchhvd.wire import configuration
 def _without_own_settings() -> None:
     """Hides what a developer has set for himself: it would change what tests find.
 
-    That is ``batchhvd.toml``, the variables that set the same, and git's own list of what to ignore. What others have in
-    the same folder stays, such as pip's file.
+    That is ``batchhvd.toml``, the variables that set the same, and git's own list of what to ignore. What others have
+    in the same folder stays, such as pip's file.
     """
     for name in (*configuration.VARIABLES.values(), "BATCHHVD_TOKEN", "BATCHHVD_OUTPUT", "BATCHHVD_PROGRESS"):
         os.environ.pop(name, None)
