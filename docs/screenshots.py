@@ -124,6 +124,7 @@ def browser(program: str | None) -> Iterator[Browser]:
 def opened(chromium: Browser, root: Path, size: Any) -> Page:
     """The status page as `batchhvd status --open` opens it."""
     page = chromium.new_page(viewport=size)
+    page.set_default_timeout(180_000)  # of a busy machine
     page.goto(link(root))
     return page
 
