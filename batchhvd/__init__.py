@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from batchhvd.resources.sweep import Sweep
     from batchhvd.resources.values.file_entry import FileEntry
     from batchhvd.resources.values.metrics import Metrics
+    from batchhvd.resources.values.node_login import NodeLogin
     from batchhvd.resources.values.trial import Trial
     from batchhvd.resources.values.usage import GpuUsage, RankUsage, Usage
     from batchhvd.resources.workspace import Workspace
@@ -92,6 +93,7 @@ _LAZY = {
     "DistributedFunction": "resources.distributed",
     "Experiment": "resources.experiment",
     "FileEntry": "resources.values.file_entry",
+    "NodeLogin": "resources.values.node_login",
     "Container": "resources.container",
     "FileShare": "resources.share",
     "FunctionFuture": "resources.function_future",
@@ -167,6 +169,7 @@ __all__ = [
     "Metrics",
     "Mount",
     "NodeCounts",
+    "NodeLogin",
     "NotFoundError",
     "OtherToolkit",
     "OutputDirectory",

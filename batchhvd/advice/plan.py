@@ -342,8 +342,9 @@ def _warnings(spec: JobSpec, known: _Known, survey: ServiceFacts, *, checked: bo
     successor = _successor(known[1]) if known else ""
     if known and successor:
         yield f"{known[1]} is retired in Azure; its successor is Standard_{successor}. Here it is only a name"
-    if spec.image and survey.local and not survey.containers.engine:
-        yield survey.containers.notice(spec.image)
+    if spec.image and survey.local:
+        here = survey.containers
+        yield here.announcement(spec.image) if here.engine else here.notice(spec.image)
     if spec.ranks > 1 and isinstance(spec.task, Horovod) and re.search(r"--(lr|learning[-_]rate)\b", spec.task.args):
         yield (
             f"a learning rate is given and {spec.ranks} ranks share each step: the trainer multiplies it by the ranks; "

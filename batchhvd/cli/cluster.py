@@ -13,7 +13,7 @@ from batchhvd.cli.frame.printing import shown
 from batchhvd.cli.frame.verb import common
 
 if TYPE_CHECKING:
-    from batchhvd import AutoScale, Cluster, ClusterSpec, Verdict
+    from batchhvd import AutoScale, Cluster, ClusterSpec, NodeLogin, Verdict
 
 
 @click.group()
@@ -156,6 +156,16 @@ def wait(context: CliContext, name: str, group: str, workspace: str, timeout: fl
     """Waits until all nodes of the cluster NAME are ready."""
     found = context.workspace(group, workspace).cluster(name)
     return found.wait(timeout=timeout, report=context.report())
+
+
+@cluster.command("nodes")
+@click.argument("name", shell_complete=completed("cluster"))
+@scope("group", "workspace")
+@shown
+@with_context
+def logins(context: CliContext, name: str, group: str, workspace: str) -> list[NodeLogin]:
+    """Lists the nodes of the cluster NAME, with port and host key for ssh."""
+    return context.workspace(group, workspace).cluster(name).logins()
 
 
 @cluster.command("explain")

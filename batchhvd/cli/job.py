@@ -281,7 +281,16 @@ def terminate(context: CliContext, name: str, **where: str) -> Job:
     return context.experiment(**where).job(name).terminate()
 
 
-for verb in (job_inside.execute, job_inside.shell, job_inside.top, jobs.wait, jobs.cancel, jobs.download):
+for verb in (
+    job_inside.execute,
+    job_inside.shell,
+    job_inside.top,
+    jobs.wait,
+    jobs.cancel,
+    jobs.download,
+    jobs.replay,
+    jobs.diff,
+):
     job.add_command(verb)
 
 common(

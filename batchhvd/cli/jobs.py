@@ -1,4 +1,4 @@
-"""Verbs for several jobs at once: ``job list``, ``wait`` and ``cancel``; and ``download``."""
+"""Verbs for several jobs at once: ``job list``, ``wait``, ``cancel`` and ``diff``; ``download`` and ``replay``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 from batchhvd.cli.frame.context import CliContext, scope, with_context
 from batchhvd.cli.frame.failure import end_as, say
 from batchhvd.cli.frame.names import completed
-from batchhvd.cli.frame.printing import shown
+from batchhvd.cli.frame.printing import Format, formatted, shown
 from batchhvd.wire.facts.states import ENDED, JobState
 
 if TYPE_CHECKING:
@@ -134,3 +134,41 @@ def download(context: CliContext, name: str, output_directory: str, to: str | No
         click.echo(str(file))
     if not files:
         click.secho(f"job {name} has written nothing to {output_directory}", dim=True, err=True)
+
+
+@click.command("replay")
+@click.argument("name", shell_complete=completed("job"))
+@scope(*_HERE)
+@click.option("--detach", is_flag=True, help="submit it and return; `job diff` compares the two later")
+@with_context
+def replay(context: CliContext, name: str, detach: bool, **where: str) -> None:
+    """Runs the job NAME again as it was, and says whether the weights are the same, bit for bit.
+
+    Ends with exit code 1 if they are not, or if that is not known.
+    """
+    found = context.experiment(**where).job(name).replay()
+    for note in found.notes:
+        click.secho(note, dim=True, err=True)
+    click.secho(f"job {found.job.name} runs {name} again", dim=True, err=True)
+    if detach:
+        return
+    verdict = found.wait(report=context.report())
+    click.echo(f"{found.job.name}: {verdict}")
+    if not verdict.same:
+        raise click.exceptions.Exit(1)
+
+
+@click.command("diff")
+@click.argument("first", shell_complete=completed("job"))
+@click.argument("second", shell_complete=completed("job"))
+@scope(*_HERE)
+@formatted
+@with_context
+def diff(context: CliContext, first: str, second: str, form: Format, **where: str) -> None:
+    """Shows what differs between the runs FIRST and SECOND: code, specification, data, packages, machine, results."""
+    place = context.experiment(**where)
+    found = place.job(first).difference(place.job(second))
+    if form.chosen:
+        form.show(found.rows())
+    else:
+        click.echo(str(found))

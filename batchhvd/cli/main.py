@@ -57,11 +57,13 @@ _COMMANDS = {
     "workspace": ("workspace", "workspace", "Workspaces: clusters and experiments of one project."),
     "experiment": ("workspace", "experiment", "Experiments: jobs that belong together."),
     "cluster": ("cluster", "cluster", "Clusters: nodes of one size that run jobs."),
-    "storage": ("storage", "storage", "Storage accounts: file shares and their keys."),
+    "storage": ("storage", "storage", "Storage accounts: file shares, containers of blobs and their keys."),
     "share": ("share", "share", "File shares: files for both people and jobs."),
+    "container": ("storage", "container", "Containers of blobs: files for both people and jobs."),
     "job": ("job", "job", "Jobs: submit, follow and understand them."),
     "sweep": ("sweep", "sweep", "Many jobs from one, a job for each combination of values."),
     "compare": ("compare", "compare", "Shows jobs side by side: what they tried, their metrics."),
+    "scale": ("compare", "scale", "Says how many ranks pay, after short measured runs."),
     "completion": ("completion", "completion", "Prints the completion script of a shell."),
 }
 

@@ -235,8 +235,11 @@ def _age(_context: click.Context, _parameter: click.Parameter, value: str | None
 def prune(context: CliContext, age: timedelta | None, keep: int | None, dry_run: bool) -> None:
     """Deletes finished jobs of all groups, with the folders that the service keeps for them.
 
-    With both --older and --keep, a job is deleted only if both permit it. Output files on shares stay.
+    With both --older and --keep, a job is deleted only if both permit it. Output files on shares stay, but not the code
+    that was kept for jobs which are gone (`job replay`).
     """
+    from batchhvd.resources.studies.pruning import prune_code
+
     if age is None and keep is None:
         raise click.UsageError("say what to delete: --older AGE, --keep N, or both")
     before = None if age is None else datetime.now(timezone.utc) - age
@@ -250,6 +253,8 @@ def prune(context: CliContext, age: timedelta | None, keep: int | None, dry_run:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(lambda job: job.delete(), found))
     click.echo(f"{'would delete' if dry_run else 'deleted'} {len(found)} finished jobs", err=True)
+    if not dry_run and (files := prune_code(context.session().groups())):
+        click.echo(f"deleted {files} files of code that no remaining job has used", err=True)
 
 
 def _experiments(context: CliContext) -> Iterator[Experiment]:

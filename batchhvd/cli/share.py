@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
 from batchhvd.cli.frame.context import CliContext, scope, with_context
+from batchhvd.cli.frame.meter import transfer_bar
 from batchhvd.cli.frame.names import completed
 from batchhvd.cli.frame.printing import shown
 from batchhvd.cli.frame.verb import common
@@ -71,7 +70,7 @@ def upload(context: CliContext, name: str, source: str, to: str, group: str, acc
     from batchhvd.cli.frame.spec_file import told
 
     found = context.storage(group, account).share(name)
-    with told(), _bar(context, source) as progress:
+    with told(), transfer_bar(context, source) as progress:
         done = found.upload(source, to=to, progress=progress)
     click.echo(str(done), err=True)
 
@@ -85,7 +84,7 @@ def upload(context: CliContext, name: str, source: str, to: str, group: str, acc
 def download(context: CliContext, name: str, path: str, to: str, group: str, account: str) -> None:
     """Copies a file, a folder or a pattern from share NAME; files that have not changed are skipped."""
     found = context.storage(group, account).share(name)
-    with _bar(context, path) as progress:
+    with transfer_bar(context, path) as progress:
         done = found.download(path, to=to, progress=progress)
     click.echo(str(done), err=True)
 
@@ -110,28 +109,6 @@ def rm(context: CliContext, name: str, path: str, group: str, account: str, recu
             f"share {name} has no {path}; `batchhvd share files {name}` lists what there is"
         )
     click.echo(f"removed {path}", err=True)
-
-
-@contextmanager
-def _bar(context: CliContext, name: str) -> Iterator[Callable[[int, int], None] | None]:
-    console = context.console(stderr=True)
-    if not context.progress or not console.is_terminal:
-        yield None
-        return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    progress = Progress(*columns, console=console, transient=True)
-    task = progress.add_task(name, total=None)
-
-    def show(done: int, total: int) -> None:
-        progress.start()  # not before there is something to show: warnings come first
-        progress.update(task, completed=done, total=total)
-
-    try:
-        yield show
-    finally:
-        progress.stop()
 
 
 common(

@@ -135,11 +135,15 @@ class Task:
         """The total number of ranks."""
         return sum(self.ranks)
 
-    def write(self) -> Path:
-        """Writes ``task.json`` into the folder, readable by its owner only, and returns its path."""
+    def write(self, *, synced: bool = True) -> Path:
+        """Writes ``task.json`` into the folder, readable by its owner only, and returns its path.
+
+        Args:
+            synced: whether it must be whole after a power cut; False if the caller sees to that.
+        """
         path = Path(self.folder) / "task.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, asdict(self), mode=0o600)
+        write_json(path, asdict(self), mode=0o600, synced=synced)
         return path
 
     @classmethod
@@ -190,6 +194,8 @@ class Engine(Protocol):
     those that currently accept no tasks, each with its state and the reason, in the engine's words. An engine that
     hands tasks to somebody else may also have ``find(folder: str) -> str | None``: the handle of a task whose handle
     was not stored, or None if nothing of it was ever accepted.
+    An engine that takes many tasks in one go has ``submit_many(tasks: Sequence[Task]) -> Mapping[str, str |
+    EngineError]``: the handle of each by its folder, or the error that ``submit`` would have raised.
     An engine whose nodes can be entered has ``entrance(handle: str, index: int, *, terminal: bool = False) ->
     list[str]``: the words that, put before a command line, run it in a node of a run, with the files and the variables
     of its ranks (``batchhvd.node.enter``); ``terminal`` says whether the command's input and output are a terminal.

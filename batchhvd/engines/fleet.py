@@ -37,6 +37,7 @@ class Fleet:
     """
 
     find: Callable[[str], str | None]
+    submit_many: Callable[[Sequence[Task]], Mapping[str, str | EngineError]]
 
     def __init__(self, name: str, settings: Mapping[str, str], memory: Path) -> None:
         self._name, self._chosen = name, load(name, **settings)
@@ -46,6 +47,8 @@ class Fleet:
         durable.replace(memory, json.dumps(self._settings).encode(), mode=0o600)
         if hasattr(self._chosen, "find"):
             self.find = self._find
+        if hasattr(self._chosen, "submit_many"):
+            self.submit_many = self._submit_many
 
     @classmethod
     def remembered(cls, name: str, memory: Path) -> Fleet:
@@ -121,6 +124,10 @@ class Fleet:
         """Ends a run with the engine that started it."""
         name, own = self._split(handle)
         self._engine(name).cancel(own)
+
+    def _submit_many(self, tasks: Sequence[Task]) -> Mapping[str, str | EngineError]:
+        found: Mapping[str, str | EngineError] = self._chosen.submit_many(tasks)  # type: ignore[attr-defined]
+        return {key: self._named(told) if isinstance(told, str) else told for key, told in found.items()}
 
     def _find(self, folder: str) -> str | None:
         found: str | None = self._chosen.find(folder)  # type: ignore[attr-defined]

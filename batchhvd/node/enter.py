@@ -18,6 +18,8 @@ import time
 from pathlib import Path
 
 from batchhvd.node.contained import container_name
+from batchhvd.node.container import inside
+from batchhvd.node.container.engine import ContainerEngine
 from batchhvd.node.folder.durable import DamagedRecordError
 from batchhvd.node.folder.records import has_ended, read_node, read_task
 from batchhvd.node.folder.state import NodeState, PreparationPlace
@@ -39,7 +41,6 @@ NOT_YET = 75
 MEASURE = "--measure"
 """In the place of a program: measures what the node's ranks use."""
 
-_NEW_NAMESPACE = 0x20000
 _KEPT = ("TERM", "LANG", "LANGUAGE", "TZ", "COLORTERM", "SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY")  # of who enters
 _PATIENCE = 2.0  # seconds from the hang-up to the kill
 _PASSED_ON = (signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
@@ -73,12 +74,16 @@ def enter(folder: Path, index: int, words: Sequence[str]) -> int:
         task, record = _running(folder, index)
         runner = _opened(record)
         place = TaskPlace(task, folder, index, record["host"] == "127.0.0.1")
-        variables = _variables(place, record["pid"] or 0)
-        _see(place, record)
+        own = _own()
+        _take_environment(record["pid"] or 0)
+        box = task.get("container")
+        outer = _enter_image(place, box["engine"]) if box else _see(place, record)
     except CannotEnterError as error:
         print(f"batchhvd: {error}", file=sys.stderr)
         return error.code
-    return _run(words, variables, runner)
+    if outer:
+        return _accompany(outer)
+    return _run(words, place.variables() | own, runner)
 
 
 def alone(directory: Path, words: Sequence[str]) -> int:
@@ -93,10 +98,16 @@ def alone(directory: Path, words: Sequence[str]) -> int:
     return _run(words, {**os.environ, "PATH": path}, None)
 
 
+def _shell_of_image(words: Sequence[str]) -> list[str]:
+    """Returns the words with the shell that an image has, where the machine's is bash."""
+    plain = words[0] == "/bin/bash" and not os.path.exists(words[0])
+    return ["/bin/sh" if plain else words[0], *words[1:]]
+
+
 def _run(words: Sequence[str], variables: dict[str, str], runner: int | None) -> int:
     die_with_parent(os.getppid(), signal.SIGHUP)
     adopt_orphans()
-    return _attend(_started(words, variables), runner)
+    return _attend(_started(_shell_of_image(words), variables), runner)
 
 
 def _measure(folder: Path, index: int, seconds: float) -> int:
@@ -126,9 +137,6 @@ def _recorded(folder: Path, index: int) -> tuple[TaskDocument, NodeRecord]:
 
 def _running(folder: Path, index: int) -> tuple[TaskDocument, NodeRecord]:
     task, record = _recorded(folder, index)
-    if container := task.get("container"):  # its files and its software are not those of the machine
-        how = f"{container['engine']} exec -it {container_name(folder, index)} sh"
-        raise CannotEnterError(f"the job runs in a container image; on its machine, `{how}` enters it", NOT_THERE)
     # Whoever came while the preparation runs would write into a layer that later jobs use too.
     if record["state"] == NodeState.PREPARING and task["preparation"] is not None:
         raise CannotEnterError("the node's preparation still runs; try again when it has ended", NOT_YET)
@@ -147,35 +155,78 @@ def _opened(record: NodeRecord) -> int:
     return descriptor
 
 
-def _variables(place: TaskPlace, runner: int) -> dict[str, str]:
-    """Returns the environment of the node's processes, with what describes the terminal of who enters."""
-    own = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith("LC_")}
+def _own() -> dict[str, str]:
+    """Returns what describes the terminal of who enters."""
+    return {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith("LC_")}
+
+
+def _take_environment(runner: int) -> None:
+    """Takes the environment of the node's runner."""
     os.environ.clear()
     for entry in Path(f"/proc/{runner}/environ").read_bytes().split(b"\0"):
         name, mark, value = entry.partition(b"=")
         if mark:
             os.environb[name] = value
-    return place.variables() | own
 
 
-def _see(place: TaskPlace, record: NodeRecord) -> None:
-    """Sees the files that the ranks see: through the runner's mounts, and in its view if a preparation has made one."""
+def _see(place: TaskPlace, record: NodeRecord) -> int:
+    """Sees the files that the ranks see: through the runner's mounts, and in its view if a preparation has made one.
+
+    Returns 0: the program is this process's child.
+    """
     theirs = f"/proc/{record['pid']}/ns/mnt"
     try:
         if os.stat(theirs).st_ino != os.stat("/proc/self/ns/mnt").st_ino:
-            _join(theirs)
+            _join(os.open(theirs, os.O_RDONLY | os.O_CLOEXEC))
         preparation = record["preparation"]
         if preparation is not None and preparation["where"] == PreparationPlace.OVERLAY:
             os.chroot(place.folder / f"view-{place.index}" / "root")
         os.chdir(place.temporary)
     except OSError as error:
         raise CannotEnterError(f"the node's files cannot be seen: {error}", NOT_THERE) from error
+    return 0
 
 
-def _join(namespace: str) -> None:
-    descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
-    if LIBC.setns(descriptor, _NEW_NAMESPACE) != 0:
-        raise PermissionError("only root can enter the view of a preparation")
+def _enter_image(place: TaskPlace, program: str) -> int:
+    """Goes on as a child of this process in the container of the node, with the variables of its image.
+
+    Returns the child's number in this process, and 0 in the child.
+    """
+    engine, name = ContainerEngine(program), container_name(place.folder, place.index)
+    if why := inside.why_closed(engine.name):
+        how = (
+            f"{engine.name} exec -it {name} sh" if engine.name != "apptainer" else f"apptainer shell instance://{name}"
+        )
+        raise CannotEnterError(f"the job runs in a container image: {why}; `{how}` does, on its machine", NOT_THERE)
+    first = inside.first_process(engine, name)
+    if not first:
+        raise CannotEnterError(f"{engine.name} has no running container {name}: try again in a moment", NOT_YET)
+    try:
+        place.base = inside.variables(first)
+        for descriptor in inside.opened(first):
+            _join(descriptor)
+        child = os.fork()  # only a child is in the container's own numbering of processes
+        if not child:
+            os.chdir(place.temporary)
+        return child
+    except OSError as error:
+        raise CannotEnterError(f"the container {name} cannot be entered: {error}", NOT_THERE) from error
+
+
+def _accompany(child: int) -> int:
+    """Passes signals on to the child in the container, and returns its exit code."""
+    die_with_parent(os.getppid(), signal.SIGHUP)
+    with_terminal = os.isatty(0)
+    for number in (*_PASSED_ON, *_OF_TERMINAL):
+        heeds = number in _PASSED_ON or not with_terminal
+        signal.signal(number, (lambda received, _: os.kill(child, received)) if heeds else lambda *_: None)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return code if code >= 0 else 128 - code
+
+
+def _join(descriptor: int) -> None:
+    if LIBC.setns(descriptor, 0) != 0:
+        raise PermissionError("only root can enter the view of a preparation, or a container")
     os.close(descriptor)
 
 

@@ -145,6 +145,20 @@ class Node:
         self.journal.record["ranks"] = [child.record for child in self.children]
         self.watchdog.begin()
         self.journal.save()
+        self._record()
+
+    def _record(self) -> None:
+        """Writes what the run is made of, on node 0; the run goes on if that fails."""
+        if self.index != 0 or not self.task.get("script"):
+            return
+        from batchhvd.node.provenance import record  # many tasks have no script
+
+        try:
+            missing = record.write(self.task, self.place.variables(), self.logs)
+        except OSError as error:
+            missing = str(error)
+        if missing:
+            self.journal.note(f"warning: this run may not be repeated later as it is: {missing}")
 
     def _start_rank(self, rank: int, local: int, command: str, where: dict[str, str]) -> None:
         variables = self.place.variables() | self.place.libraries() | self.place.devices(rank, local) | where

@@ -74,7 +74,8 @@ class TaskPlace:
         literal = self.task.get("literal", ())
         for name, value in self.own.items():
             found[name] = value if name in literal else expand(value, found)
-        for name, value in self.threads().items():
+        one = self.loopback and len(self.task["nodes"]) > 1
+        for name, value in (self.threads() | (mpi.ON_ONE_MACHINE if one else {})).items():
             found.setdefault(name, value)
         found.update(self.task["secrets"], BATCHHVD_NODE=f"{self.folder}:{self.index}")
         return found

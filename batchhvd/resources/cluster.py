@@ -11,6 +11,7 @@ from batchhvd.advice import explain
 from batchhvd.advice.explain import ClusterFacts, Verdict
 from batchhvd.errors import NotFoundError, ResourceFailedError
 from batchhvd.resources.base import Operations, Resource
+from batchhvd.resources.values.node_login import NodeLogin
 from batchhvd.spec.cluster import AutoScale, ClusterSpec
 from batchhvd.wire.connection import AGAIN
 from batchhvd.wire.entrance import entrance
@@ -141,6 +142,16 @@ class Cluster(Resource):
         """
         return entrance(self._connection, "cluster", self.id, node, terminal=terminal, name=self.name)
 
+    def logins(self) -> list[NodeLogin]:
+        """Returns how each node is entered by SSH, and the fingerprint of its host key.
+
+        Raises:
+            NotFoundError: the cluster does not exist.
+        """
+        with self._asking("asked for its nodes"):
+            found = self._connection.batchai.clusters.list_remote_login_information(*self._path, **AGAIN)
+            return [NodeLogin.of(wire(login)) for login in found]
+
     def explain(self, node: str | None = None) -> Verdict:
         """Says why the cluster, or one of its nodes, is as it is, with the evidence and what to do next.
 
@@ -166,9 +177,7 @@ class Cluster(Resource):
         return explain.of_sound_node(self._known(), node)
 
     def _node_names(self) -> list[str]:
-        with self._asking("asked for its nodes"):
-            found = self._connection.batchai.clusters.list_remote_login_information(*self._path, **AGAIN)
-            return [str(wire(login).get("nodeId")) for login in found]
+        return [login.node for login in self.logins()]
 
     def _known(self) -> ClusterFacts:
         most = self.target.maximum if isinstance(self.target, AutoScale) else self.target
@@ -209,6 +218,13 @@ class Cluster(Resource):
 
     def _facts(self) -> dict[str, object]:
         return {"state": self.state, "nodes": str(self.nodes), "target": self.target, "vm_size": self.vm_size}
+
+    def _where(self) -> dict[str, object]:
+        return {"group": self.group.name, "workspace": self.workspace.name}
+
+    def _details(self) -> dict[str, object]:
+        keys = {login.host_key for login in self.logins()} - {None}
+        return {**self._where(), **self._facts(), "priority": self.priority, "host_key": ", ".join(map(str, keys))}
 
     def _reasons(self) -> list[str]:
         return [str(reason) for reason in self.errors]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
@@ -27,12 +27,14 @@ from batchhvd.wire.facts.job_variables import after as earlier
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from batchhvd.advice.scaling.judgement import ScaleAdvice
     from batchhvd.resources.function_future import FunctionFuture
     from batchhvd.resources.group import ResourceGroup
     from batchhvd.resources.sweep import Sweep
     from batchhvd.resources.values.comparison import Comparison
     from batchhvd.resources.workspace import Workspace
     from batchhvd.sweeps import Search, Space, Stopping
+    from batchhvd.wire.waiting import Report
 
 
 V = TypeVar("V")
@@ -237,6 +239,42 @@ class Experiment(Resource):
         spec = quick_run.placed(self.group, spec)
         made = Definition(spec, space.points, space.text, cluster.name, at_once, stop, search)
         return sweep_search.make(self, name, made)
+
+    def scale(
+        self,
+        spec: JobSpec,
+        *,
+        cluster: Cluster,
+        ranks: Sequence[int] = (1, 2, 4, 8),
+        name: str = "",
+        seconds: float = 20.0,
+        precision: float = 0.03,
+        report: Report | None = None,
+    ) -> ScaleAdvice:
+        """Measures a training on several numbers of ranks, one on each node, and says how many pay.
+
+        Each is a job of its own, one after another, that ends as soon as its steps are measured. The script trains with
+        ``model.fit`` after ``hvd.init()``; its validation and its own callbacks are left out. Printing the result shows
+        a table, a picture and the advice.
+
+        Args:
+            spec: the training, a Horovod task; its number of nodes is replaced.
+            cluster: where the jobs run.
+            ranks: the numbers of ranks; one is always measured. More than the cluster has nodes are left out, and
+                named in a warning.
+            name: the jobs' name, before ``-scale-N``; "" for the experiment's.
+            seconds: the most that one measurement takes, after the warm-up.
+            precision: half the width of the 95 % interval of a step's time, divided by it, that is enough.
+            report: is called with a line for each measurement.
+
+        Raises:
+            JobFailedError: a measured run failed; its log says why.
+            SpecError: the task is not Horovod's, or its logs are on no share.
+        """
+        from batchhvd.resources.studies import scaling
+
+        how = scaling.Measuring(scaling.possible(cluster, ranks), name or self.name, seconds, precision)
+        return scaling.scale(self, spec, cluster, how, report)
 
     def compare(self, *names: str, metric: str = "") -> Comparison:
         """Returns jobs side by side: what they tried, their metrics, their rate.

@@ -21,6 +21,7 @@ from batchhvd.logs.stream import LogStream
 from batchhvd.resources import preparation, runs
 from batchhvd.resources.base import Operations, Resource
 from batchhvd.resources.cluster import Cluster
+from batchhvd.resources.studies.repeatable import Repeatable
 from batchhvd.resources.values.file_entry import FileEntry, output_entry
 from batchhvd.resources.values.job_failure import failure
 from batchhvd.resources.values.job_log import JobLog
@@ -46,8 +47,7 @@ if TYPE_CHECKING:
     from batchhvd.resources.group import ResourceGroup
     from batchhvd.resources.workspace import Workspace
 
-METRICS = "stdout.txt"
-"""The log in which trainings report their epochs."""
+METRICS = "stdout.txt"  # the log in which trainings report their epochs
 LOGS = "stdouterr"
 """The id of the output directory that holds the logs. Source: the published description of listOutputFiles."""
 RESULT = "RESULT"
@@ -66,7 +66,7 @@ _LINK_MINUTES = 600  # the most that the description allows
 
 
 @define(eq=False, repr=False, slots=False)
-class Job(Resource):
+class Job(Repeatable, Resource):
     """A job.
 
     Attributes:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field
 
 from batchhvd.errors import ServiceError
+from batchhvd.wire.facts.containers import NOT_RUN, PULLS, RUNS
 from batchhvd.wire.facts.states import ENDED, JobState
 from batchhvd.wire.waiting import Report, SystemClock
 
@@ -23,17 +24,22 @@ _SHOWN = 60  # characters of a command line in one line of text
 def phase(job: Job) -> str | None:
     """Returns ``preparing: apt-get update …`` while the preparation of a job runs on its first node, else "".
 
-    None means that nobody knows yet: the node has noted nothing.
+    While the node pulls the job's image it is ``pulling the image IMAGE``. None means that nobody knows yet: the node
+    has noted nothing.
 
-    Sends two requests if the job runs and has a preparation, none otherwise.
+    Sends two requests if the job runs and has a preparation or an image, none otherwise.
     """
-    command = job.spec.preparation
-    if job.state != JobState.RUNNING or not command:
+    command, image = job.spec.preparation, job.spec.image
+    if job.state != JobState.RUNNING or not (command or image):
         return ""
     try:
         files = list(job.files())
-        if not _journal(files):
+        if not (journal := _journal(files)):
             return None
+        if image and not _has_image(journal, image):
+            return f"pulling the image {image}" if PULLS in journal else None
+        if not command:
+            return ""
         if _has_ended(files):
             return ""
     except ServiceError:  # the phase is only a hint
@@ -78,6 +84,12 @@ class _Reader:
                 text = decoder.decode(data[self.seen.get(file.name, 0) :])
                 self.seen[file.name] = len(data)
                 yield text
+
+
+def _has_image(journal: str, image: str) -> bool:
+    """Says whether a node's processes can start: their container runs, or they need none."""
+    begun = any(line.partition(" ")[2].startswith("rank ") for line in journal.splitlines())
+    return begun or RUNS.format(image=image) in journal or NOT_RUN in journal
 
 
 def _node(name: str) -> str:

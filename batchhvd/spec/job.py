@@ -9,6 +9,7 @@ A value read from a file and one written in Python are equal if they mean the sa
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
@@ -49,6 +50,7 @@ from batchhvd.spec.toolkits import (
     start_of,
 )
 from batchhvd.wire.facts.documents import Body, Document
+from batchhvd.wire.facts.job_variables import ENGINE_OPTIONS
 from batchhvd.wire.facts.states import JobPriority, JobPriorityWord
 from batchhvd.wire.facts.times import write_duration
 
@@ -124,6 +126,10 @@ def _variables(values: Document | str | os.PathLike[str]) -> Document:
     return {_FILE: os.fspath(values)} if isinstance(values, (str, os.PathLike)) else dict(values)
 
 
+def _texts(values: Document) -> dict[str, str]:
+    return {name.replace("_", "-"): str(value) for name, value in values.items()}
+
+
 @frozen(kw_only=True)
 class JobSpec:
     """The description of a job: what runs, on how many nodes, with which files.
@@ -140,6 +146,8 @@ class JobSpec:
         secrets: variables whose values are never shown (or, instead of a value, the wire's reference to a vault).
         inputs: directories to read, by id.
         outputs: directories to write, by id; a name such as ``"model"`` stands for a directory beside the logs.
+        engine_options: options of the service's engine for this job alone, such as ``{"partition": "gpu"}`` of Slurm's;
+            an engine fails a job that has one it does not know.
         max_seconds: the longest time that it may run, or None for the service's default (a week).
         priority: ``"low"``, ``"normal"`` or ``"high"``.
         extra: all other ``properties`` as the wire has them; never shown.
@@ -165,6 +173,7 @@ class JobSpec:
     secrets: Document = field(factory=dict, converter=_variables, repr=False)
     inputs: tuple[InputDirectory, ...] = field(default=(), converter=_inputs)
     outputs: tuple[OutputDirectory, ...] = field(default=(), converter=_outputs)
+    engine_options: Mapping[str, str] = field(factory=dict, converter=_texts)
     max_seconds: float | None = None
     priority: JobPriority | JobPriorityWord = "normal"
     extra: Document = field(factory=dict, repr=False)
@@ -286,6 +295,7 @@ class JobSpec:
             )
         image = {"imageSourceRegistry": {"image": self.image}}
         longest = write_duration(timedelta(seconds=self.max_seconds)) if self.max_seconds else None
+        options = {ENGINE_OPTIONS: json.dumps(self.engine_options)} if self.engine_options else {}
         fixed = {
             "schedulingPriority": self.priority if self.priority != JobPriority.NORMAL else None,
             "nodeCount": self.nodes,
@@ -295,7 +305,9 @@ class JobSpec:
             "containerSettings": image,
             "inputDirectories": [directory.to_document() for directory in self.inputs],
             "outputDirectories": [directory.to_document() for directory in self.outputs],
-            "environmentVariables": [{"name": name, "value": value} for name, value in self.environment.items()],
+            "environmentVariables": [
+                {"name": name, "value": value} for name, value in {**self.environment, **options}.items()
+            ],
             "secrets": secrets,
             "constraints": {"maxWallClockTime": longest},
         }

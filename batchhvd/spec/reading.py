@@ -15,7 +15,7 @@ from batchhvd.spec.mounts import KINDS, Mount, Volume
 from batchhvd.spec.schema import toolkits
 from batchhvd.spec.toolkits import TOOLKITS, InputDirectory, OtherToolkit, OutputDirectory, Task
 from batchhvd.wire.facts.documents import Body, Document
-from batchhvd.wire.facts.job_variables import CONTENT, RUN
+from batchhvd.wire.facts.job_variables import CONTENT, ENGINE_OPTIONS, RUN, engine_options
 from batchhvd.wire.facts.pointers import child
 from batchhvd.wire.facts.times import read_duration
 
@@ -170,7 +170,10 @@ def _variables(source: JsonSource, rest: Body) -> Body:
             found[field][name] = item.get("value", item.get("valueSecretReference", ""))
     content = _content(found["environment"].pop(CONTENT, ""))
     found["environment"].pop(RUN, None)
-    return {**found, "content": content}
+    options = engine_options(found["environment"])
+    if options:
+        found["environment"].pop(ENGINE_OPTIONS)
+    return {**found, "content": content, "engine_options": options}
 
 
 def _content(text: object) -> dict[str, str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 from batchhvd.errors import SpecError
+from batchhvd.trainer.reporting import training_record
 
 GPU_DRIVER = Path("/dev/nvidiactl")
 LOCAL_RANK = ("HOROVOD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
@@ -111,6 +112,7 @@ def seed(number: int) -> None:
     import keras
     import numpy as np
 
+    training_record.note("seed", number)
     if keras.config.backend() != "torch":
         keras.utils.set_random_seed(number)
         return

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchhvd.errors import SpecError
+from batchhvd.trainer.reporting import training_record
 
 DATASETS = ("digits", "cifar10")
 TRAINING_BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
@@ -58,6 +59,14 @@ def load(name: str, data_dir: str | None = None) -> Data:
     Raises:
         SpecError: There is no such data set, a file is missing, or a file has the wrong content.
     """
+    found = _load(name, data_dir)
+    if training_record.is_job():
+        arrays = (found.x_train, found.y_train, found.x_test, found.y_test)
+        training_record.note("data", {name: training_record.digest(arrays)})
+    return found
+
+
+def _load(name: str, data_dir: str | None) -> Data:
     if name == "digits":
         return digits()
     if name == "cifar10":

@@ -116,10 +116,13 @@ def fit(
         HorovodMissingError: There are several ranks, and Horovod is not installed for this Keras backend.
     """
     from batchhvd.trainer import hvd
+    from batchhvd.trainer.hvd.variable import as_array
     from batchhvd.trainer.hvd.weight_check import LATER, check_weights
+    from batchhvd.trainer.reporting import training_record
     from batchhvd.trainer.stopwatch import Stopwatch
 
     hvd.init()
+    training_record.note("order", seed)
     require_divisible(model, weighted=class_weight is not None or not _is_pair(data))
     optimizers = _optimizers(model, compiled)
     policy = _rate_policy(scale_rate, optimizers, callbacks)
@@ -159,7 +162,10 @@ def fit(
             shuffle=False,
         )
     check_weights(model, "training", LATER)  # the end of training may have restored others
-    return _result(history.history, watch, hvd.size())
+    found = _result(history.history, watch, hvd.size())
+    if hvd.rank() == 0:
+        training_record.end(map(as_array, model.weights), found.metrics)
+    return found
 
 
 def _rate_policy(

@@ -189,7 +189,7 @@ def test_the_next_node_removes_what_was_left_and_nothing_else(run: Starter, engi
     engine("rm", "--force", "foreign", "other", "strange")
 
 
-def test_nothing_secret_is_in_a_command_line_or_left_in_a_file(run: Starter) -> None:
+def test_nothing_secret_is_in_a_command_line_or_left_in_a_file(run: Starter, engine: Podman) -> None:
     seen: list[str] = []
 
     def look(found: Run) -> None:
@@ -201,6 +201,8 @@ def test_nothing_secret_is_in_a_command_line_or_left_in_a_file(run: Starter) -> 
         for path in found.folder.glob("container-0/*.sh"):
             seen.append("a file of variables")
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        (name,) = engine.containers
+        seen.append(engine("inspect", name) + engine("image", "inspect", NAME))  # what an image made of it would keep
         _cancel(found)
 
     found = run(f"echo on; {LOOP}", meanwhile=look, secrets={"TOKEN": "hunter2"})
@@ -251,19 +253,40 @@ def test_a_private_image_is_pulled_with_its_password_for_this_job_alone(run: Sta
             assert "hunter2" not in str(refused) + found.execution
 
 
-def test_whoever_enters_is_not_led_past_the_image(run: Starter) -> None:
-    said: list[str] = []
+def test_whoever_enters_a_node_is_in_its_image_and_leaves_nothing_there(run: Starter) -> None:
+    said: list[tuple[int, str]] = []
+    lines = [
+        'echo "$WHO $TOKEN $AZ_BATCHAI_NODE_NAME"; pwd; [ -e /usr/bin ] && echo past the image; cat; exit 7',
+        "sleep 20000 & echo $!",
+        "trap 'echo caught; exit 3' TERM; kill -TERM $$; sleep 9",
+    ]
 
     def enter(found: Run) -> None:
-        words = [*Processes().entrance(str(found.folder), 0), "ls", "/"]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-        said.append(f"{done.returncode} {done.stdout}{done.stderr}")
+        for line in (*lines, f"[ -e /proc/{{}} ] && echo left; echo over; ls {found.folder}"):
+            line = line.format(said[1][1].strip()) if len(said) == 3 else line
+            words = [*Processes().entrance(str(found.folder), 0), "/bin/bash", "-c", line]
+            done = subprocess.run(words, input="in", capture_output=True, text=True, timeout=60, check=False)
+            said.append((done.returncode, done.stdout + done.stderr))
+        _cancel(found)
+
+    found = run(f"echo on; {LOOP}", meanwhile=enter, secrets={"TOKEN": "hunter2"})
+    assert said[0] == (7, f"image hunter2 n0\n{found.folder}/temp/0\nin")
+    assert said[1][0] == 0 and said[2] == (3, "caught\n")
+    assert said[3][1].startswith("over\n")
+
+
+def test_what_has_entered_an_image_ends_with_the_job(run: Starter) -> None:
+    entered: list[subprocess.Popen[str]] = []
+
+    def enter(found: Run) -> None:
+        words = [*Processes().entrance(str(found.folder), 0), "/bin/sh", "-c", f"echo in; {LOOP}"]
+        entered.append(subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
+        assert entered[0].stdout and entered[0].stdout.readline() == "in\n"
         _cancel(found)
 
     run(f"echo on; {LOOP}", meanwhile=enter)
-    assert said[0].startswith(
-        "69 batchhvd: the job runs in a container image; on its machine, `podman exec -it batchhvd-"
-    )
+    with entered[0] as process:
+        assert process.wait(30) in (128 + signal.SIGHUP, 128 + signal.SIGKILL)
 
 
 def _seen(engine: Podman) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from tests.support.faults import MOUNTED, Live, live, processes
 from tests.support.waiting import until
 
+SECONDS = 21_347
 SCRIPTS = Path(__file__).parents[1] / "data" / "toolkits"
 
 
@@ -126,6 +128,14 @@ def test_ranks_of_mpi_know_their_number(world: Live, block: str) -> None:
     assert sorted(world.log("j").replace("\n", "")) == ["0", "1", "2"]  # mpirun may mix their lines
 
 
+@pytest.mark.skipif(not (Path(sys.executable).parent / "mpirun").exists(), reason="needs pip install 'batchhvd[mpi]'")
+def test_ranks_of_mpi_start_by_the_launcher_that_pip_has_brought(world: Live) -> None:
+    world.job("j", 2, customMpiSettings={"commandLine": "sh -c 'echo $LD_LIBRARY_PATH'", "processCount": 2})
+    assert world.ended("j") == "succeeded", world.log("j", "stderr.txt")
+    first = [line.partition(":")[0] for line in world.log("j").splitlines()]
+    assert first == [str(Path(sys.executable).parents[1] / "lib")] * 2
+
+
 @pytest.mark.parametrize(
     ("block", "words"), [("cntkSettings", "cntk configFile="), ("caffeSettings", "caffe train --solver=")]
 )
@@ -138,6 +148,44 @@ def test_a_configuration_file_is_given_to_the_program(world: Live, block: str, w
     assert world.ended("j") == "failed"
     assert f"{program}: command not found" in world.error("j")[1]
     assert f"{program} " in world.execution_log("j").split("warning: ")[1]
+
+
+BLOCKS = ("pyTorchSettings", "tensorFlowSettings", "chainerSettings", "cntkSettings", "caffeSettings", "caffe2Settings")
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_script_that_does_not_exist_is_named_for_each_toolkit(world: Live, block: str) -> None:
+    assert run(world, block, 1, "absent.py") == "failed"
+    code, message = world.error("j")
+    assert code == "ScriptNotFound" and "absent.py" in message
+
+
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="needs Open MPI")
+def test_ranks_of_mpi_get_secrets_that_no_command_line_and_log_has_and_end_with_their_node(world: Live) -> None:
+    line = f"sh -c 'echo ${{#TOKEN}} $OMPI_COMM_WORLD_RANK; exec sleep {SECONDS}'"
+    world.job("j", 2, customMpiSettings={"commandLine": line}, private={"secrets": {"TOKEN": "hunter2-of-mpi"}})
+    world.until_state("j", "running")
+    until(lambda: world.logs("j").joinpath("stdout.txt").exists() and world.log("j").count("14") == 2, 60)
+    lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert any(str(SECONDS).encode() in line for line in lines)
+    assert not any(b"hunter2-of-mpi" in line for line in lines)
+    node = world.node("j", 0)
+    for process in (node["guard"]["pid"], node["pid"]):  # nobody is left to clean up but the kernel
+        os.kill(process, signal.SIGKILL)
+    assert world.ended("j") == "failed"
+    until(lambda: not processes(world.root), 20)
+    kept = [path for path in world.logs("j").rglob("*") if path.is_file()]
+    assert kept and not any(b"hunter2-of-mpi" in path.read_bytes() for path in kept)
+
+
+def test_a_killed_node_of_a_ddp_job_fails_it_and_leaves_nothing(world: Live) -> None:
+    (world.root / "shares/acc/share/wait.py").write_text(f"import time; print('up', flush=True); time.sleep({SECONDS})")
+    world.job("j", 2, pyTorchSettings={"pythonScriptFilePath": f"{MOUNTED}/wait.py"})
+    world.until_state("j", "running")
+    until(lambda: world.logs("j").joinpath("stdout.txt").exists() and world.log("j").count("up") == 2, 60)
+    os.kill(world.node("j", 1)["pid"], signal.SIGKILL)
+    assert world.ended("j") == "failed"
+    until(lambda: not processes(world.root), 20)
 
 
 def test_the_script_of_the_page_on_pytorch_learns(world: Live) -> None:

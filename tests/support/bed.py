@@ -1,7 +1,7 @@
 """A real Slurm of several nodes on one machine, for tests and for trying things out. Needs root and Debian's packages.
 
     bed.py install                        fetches the packages that are missing (apt)
-    bed.py up DIR [--nodes 4] [--cpus 2] [--gpus 2] [--share PATH]...
+    bed.py up DIR [--nodes 4] [--cpus 2] [--gpus 2] [--share PATH]... [--accounting]
     bed.py hold DIR [as up]               keeps it up until standard input ends, whatever ends the caller
     bed.py down DIR                       ends it, also one that came up by half
     bed.py node-kill DIR node3            the node loses its power
@@ -18,6 +18,10 @@ of it, and nothing but the folder DIR exists outside of the namespaces.
 
 ``DIR/bin`` has Slurm's commands (sbatch, squeue, ...) as seen from the login node: put it first in PATH, or hand it to
 the engine: ``Slurm(bin="DIR/bin")``.
+
+With ``--accounting``, slurmdbd and MariaDB run too: ``sacct``, and limits and preemption by the QOS that ``sacctmgr``
+makes. The account ``main`` and this user are there. It needs the packages slurmdbd and mariadb-server
+(``bed.py install --accounting``).
 
 Every process is known by its pid and the moment it started; only those are ended.
 """
@@ -40,7 +44,8 @@ from pathlib import Path
 # A program that the bed needs, and its package.
 PACKAGES = {"slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client", "munged": "munge", "ip": "iproute2"}
 MPI_PACKAGES = ("openmpi-bin", "libpmix-dev")
-COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun", "sstat")
+ACCOUNTING_PACKAGES = {"slurmdbd": "slurmdbd", "mariadbd": "mariadb-server"}
+COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun", "sstat", "sacct", "sacctmgr")
 NETWORK = "172.30.97"
 SBIN = "/usr/sbin:/sbin"
 MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
@@ -111,8 +116,8 @@ def address(name: str) -> str:
     return f"{NETWORK}.1" if name == "head" else f"{NETWORK}.{10 + int(name.removeprefix('node'))}"
 
 
-def configuration(folder: Path, nodes: int, cpus: int, memory: int, gpus: int) -> str:
-    """Returns slurm.conf: no accounting, no cgroups, no delays, two partitions of which ``urgent`` takes nodes away."""
+def configuration(folder: Path, nodes: int, cpus: int, memory: int, gpus: int, *, accounting: bool = False) -> str:
+    """Returns slurm.conf: no cgroups, no delays, two partitions of which ``urgent`` takes nodes away."""
     log, run, state = folder / "log", folder / "run", folder / "state"
     settings = {
         "ClusterName": "bed",
@@ -154,6 +159,15 @@ def configuration(folder: Path, nodes: int, cpus: int, memory: int, gpus: int) -
         "MaxJobCount": "20000",
         "SlurmdParameters": "config_overrides",
     }
+    if accounting:
+        settings |= {
+            "AccountingStorageType": "accounting_storage/slurmdbd",
+            "AccountingStorageHost": "head",
+            "AccountingStoragePass": run / "munge.socket",
+            "AccountingStorageEnforce": "associations,limits,qos",
+            "JobAcctGatherType": "jobacct_gather/linux",
+            "PreemptType": "preempt/qos",
+        }
     lines = [f"{name}={value}" for name, value in settings.items()]
     lines += ["GresTypes=gpu"] if gpus else []
     gres = f" Gres=gpu:{gpus}" if gpus else ""
@@ -164,6 +178,23 @@ def configuration(folder: Path, nodes: int, cpus: int, memory: int, gpus: int) -
     lines.append(f"PartitionName=main {members} Default=YES PriorityTier=1")
     lines.append(f"PartitionName=urgent {members} PriorityTier=9 PreemptMode=OFF")
     return "\n".join(lines) + "\n"
+
+
+def accounting_configuration(folder: Path) -> str:
+    """Returns slurmdbd.conf."""
+    settings = {
+        "AuthType": "auth/munge",
+        "AuthInfo": f"socket={folder}/run/munge.socket",
+        "DbdHost": "head",
+        "SlurmUser": "root",
+        "LogFile": folder / "log/slurmdbd.log",
+        "PidFile": folder / "run/slurmdbd.pid",
+        "StorageType": "accounting_storage/mysql",
+        "StorageHost": "localhost",
+        "StorageUser": "root",
+        "StorageLoc": "slurm",
+    }
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
 
 
 def write_gpus(folder: Path, gpus: int) -> None:
@@ -201,7 +232,11 @@ def prepare(folder: Path, options: argparse.Namespace) -> None:
     (folder / "etc/hosts").write_text("\n".join(["127.0.0.1 localhost", *hosts]) + "\n")
     shares = [str(Path(path).resolve()) for path in options.share]
     (folder / "bed.json").write_text(json.dumps({"nodes": names, "shares": shares}))
-    (folder / "slurm.conf").write_text(configuration(folder, options.nodes, options.cpus, options.memory, options.gpus))
+    sizes = (options.nodes, options.cpus, options.memory, options.gpus)
+    (folder / "slurm.conf").write_text(configuration(folder, *sizes, accounting=options.accounting))
+    if options.accounting:
+        (folder / "slurmdbd.conf").write_text(accounting_configuration(folder))
+        (folder / "slurmdbd.conf").chmod(0o600)
     write_gpus(folder, options.gpus)
     key = folder / "state/munge.key"
     key.touch(mode=0o400)
@@ -252,9 +287,34 @@ def head(folder: Path) -> None:
     files = f"--log-file={folder}/log/munged.log --seed-file={state}/munged.seed"
     subprocess.Popen(["munged", "--foreground", "--force", *munge.split(), *files.split()])
     poll((run / "munge.socket").exists, "munged did not start")
+    if (folder / "slurmdbd.conf").exists():
+        keep_accounts(folder)
     subprocess.Popen(["slurmctld", "-D", "-f", str(folder / "slurm.conf")])
     print("up", flush=True)
     reap()
+
+
+def keep_accounts(folder: Path) -> None:
+    """Runs MariaDB and slurmdbd on the login node, and makes an account for this user."""
+    data, socket_path = folder / "state/database", folder / "run/database.socket"
+    # The database library looks for localhost at a path that is built in; the head has a /run of its own.
+    mount("run", "/run", "tmpfs", data="mode=755")
+    os.makedirs("/run/mysqld")
+    install = ["mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={data}", "--skip-test-db"]
+    subprocess.run([*install, "--auth-root-authentication-method=normal"], check=True, stdout=subprocess.DEVNULL)
+    settings = [f"--datadir={data}", f"--socket={socket_path}", f"--log-error={folder}/log/mariadb.log", "--user=root"]
+    small = ["--skip-networking", "--innodb-buffer-pool-size=32M", "--innodb-lock-wait-timeout=900"]
+    subprocess.Popen(["mariadbd", "--no-defaults", *settings, *small])
+    poll(socket_path.exists, "MariaDB did not start", 60)
+    os.symlink(socket_path, "/run/mysqld/mysqld.sock")
+    subprocess.Popen(["slurmdbd", "-D"], env={**os.environ, "SLURM_CONF": str(folder / "slurm.conf")})
+    poll(lambda: not _accounts("show", "cluster").returncode, "slurmdbd did not start", 60)
+    for words in ("cluster bed", "account main", "user root account=main"):
+        _accounts("add", *words.split())
+
+
+def _accounts(*words: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(["sacctmgr", "--immediate", *words], stdout=subprocess.DEVNULL)
 
 
 def node(folder: Path, name: str, shares: list[str]) -> None:
@@ -348,9 +408,9 @@ def obstacle() -> str:
     return f"needs the packages {' '.join(packages)} (as root: python3 {__file__} install)" if packages else ""
 
 
-def install() -> None:
+def install(*, accounting: bool = False) -> None:
     """Installs what is missing and what MPI jobs need, without starting the packages' own services."""
-    packages = [*missing(), *MPI_PACKAGES]
+    packages = [*missing(), *MPI_PACKAGES, *(ACCOUNTING_PACKAGES.values() if accounting else ())]
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     for command in [["update", "-qq"], ["install", "-qq", "-y", "--no-install-recommends", *packages]]:
         subprocess.run(["apt-get", *command], env=environment, check=True, stdout=subprocess.DEVNULL)
@@ -422,7 +482,7 @@ def stop(folder: Path) -> None:
     """Ends all machines; the folder keeps its logs and can be used again."""
     for name in list(recorded(folder)):
         end(folder, name)
-    for name in ("bed.json", "run", "state", "dev", "bin"):
+    for name in ("bed.json", "slurmdbd.conf", "run", "state", "dev", "bin"):
         path = folder / name
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
@@ -469,6 +529,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--memory", type=int, default=4000)
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--share", action="append", default=[])
+    parser.add_argument("--accounting", action="store_true")
     return parser.parse_args(arguments)
 
 
@@ -480,7 +541,7 @@ def perform(verb: str, folder: Path, rest: list[str]) -> int:
         name, command = ("head", rest) if verb == "on-head" else (rest[0], rest[1:])
         return subprocess.run(inside(folder, name, command, processes=name != "head")).returncode
     actions: dict[str, Callable[[], None]] = {
-        "install": install,
+        "install": lambda: install(accounting="--accounting" in (str(folder), *rest)),
         "down": lambda: stop(folder),
         "node-kill": lambda: end(folder, rest[0]),
         "node-start": lambda: switch_on(folder, rest),
@@ -496,7 +557,8 @@ def perform(verb: str, folder: Path, rest: list[str]) -> int:
 def main(arguments: list[str]) -> int:
     """Runs the command line; returns the exit code."""
     verb, *rest = arguments or [""]
-    folder = Path(rest[0]).resolve() if rest else Path()
+    folder = Path(rest[0]) if rest else Path()
+    folder = folder if verb == "install" else folder.resolve()
     if verb == "_boot":
         head(folder) if rest[1] == "head" else node(folder, rest[1], rest[2:])
     try:

@@ -1,7 +1,7 @@
-"""Runs Microsoft's tests against the file service of this checkout, and counts what it was asked and answered.
+"""Runs Microsoft's tests against the file or blob service of this checkout, and counts what it was asked and answered.
 
-The service is reached by Azure's own names: ``<account>.file.core.windows.net``, over TLS, resolves to it in this
-process, and no other name resolves to anything. Each test gets a service of its own on the same ports.
+The service is reached by Azure's own names: ``<account>.file.core.windows.net`` or ``.blob.``, over TLS, resolves
+to it in this process, and no other name resolves to anything. Each test gets a service of its own on the same ports.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from batchhvd.service import server, tls
+from batchhvd.service.blobs.app import Blobs
 from batchhvd.service.files.app import Files
 from tests.upstream import standin
 
-_HOST = re.compile(r"[a-z0-9]+\.file\.core\.windows\.net")
+_BLOBS = os.environ.get("UPSTREAM_SUITE") == "blobs"
+_HOST = re.compile(rf"[a-z0-9]+\.{'blob' if _BLOBS else 'file'}\.core\.windows\.net")
 _KEYS = dict(standin.ACCOUNTS.values())
 _FOLDER = Path(tempfile.mkdtemp(prefix="upstream"))
 _IDENTITY = tls.identity(_FOLDER)
@@ -39,7 +41,7 @@ class Watched:
     """The service of the test that runs now, and the statuses that it has answered."""
 
     def __init__(self) -> None:
-        self.files: Files | None = None
+        self.files: Files | Blobs | None = None
         self.statuses: list[int] = []
         self.refused: list[str] = []
 
@@ -56,6 +58,7 @@ class Watched:
 
 
 WATCHED = Watched()
+test_proxy = standin.test_proxy  # the tests of blobs take it from nowhere
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -99,14 +102,19 @@ def fresh(service: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ite
     WATCHED.statuses, WATCHED.refused = [], []
     monkeypatch.setattr(time, "sleep", _sleeping(time.sleep))
     monkeypatch.setattr(asyncio, "sleep", _sleeping_async(asyncio.sleep))
-    WATCHED.files = Files(
-        tmp_path / "root",
-        lambda name: [_KEYS[name]] if name in _KEYS else None,
-        lambda: time.time() + standin.Clock.ahead,
-        kept_days=7,
-    )
+    WATCHED.files = _service(tmp_path / "root")
     yield
     WATCHED.files.close()
+
+
+def _service(root: Path) -> Files | Blobs:
+    def keys(name: str) -> list[str] | None:
+        return [_KEYS[name]] if name in _KEYS else None
+
+    def now() -> float:
+        return time.time() + standin.Clock.ahead
+
+    return Blobs(root, keys, now) if _BLOBS else Files(root, keys, now, kept_days=7)
 
 
 def _sleeping(sleep: Any) -> Any:

@@ -1,4 +1,6 @@
-"""``make upstream``: the tests that Microsoft publishes with its client, run against this checkout's file service.
+"""``make upstream``: the tests that Microsoft publishes with its clients, run against this checkout's services.
+
+    python -m tests.upstream.run [files | blobs] [ARGUMENT of pytest...]
 
 Their source archive is fetched into the user's cache, once. What became of each test is printed per file: ``passed``
 (the service was asked, and answered none of its requests with 501), ``refused`` (501), ``differs``, ``n/a``; and below,
@@ -17,35 +19,36 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
-from tests.upstream.reasons import DIFFERS, NOT_APPLICABLE
+from tests.upstream import reasons
 
-VERSION = "12.27.1"
+SUITES = {"files": ("azure-storage-file-share", "12.27.1"), "blobs": ("azure-storage-blob", "12.31.1")}
 KINDS = ("passed", "refused", "differs", "n/a")
 _ROOT = Path(__file__).parents[2]
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "batchhvd" / "upstream"
 
 
 def main(arguments: list[str]) -> int:
-    """Runs all tests, or those that pytest's arguments select; 1 if one differs without a known reason."""
-    notes = run(fetch(), arguments)
-    verdicts = {note["test"]: verdict(note) for note in notes}
+    """Runs all tests of a suite, or those that pytest's arguments select; 1 if one differs without a known reason."""
+    suite, rest = (arguments[0], arguments[1:]) if arguments and arguments[0] in SUITES else ("files", arguments)
+    notes = run(suite, fetch(*SUITES[suite]), rest)
+    verdicts = {note["test"]: verdict(note, suite) for note in notes}
     print(table(verdicts))
     return 1 if any(kind == "differs" and why.startswith("?") for kind, why in verdicts.values()) else 0
 
 
-def fetch() -> Path:
+def fetch(package: str, version: str) -> Path:
     """Returns the folder of Microsoft's tests; fetches it if the cache does not have it."""
-    folder = _CACHE / f"azure_storage_file_share-{VERSION}"
+    folder = _CACHE / f"{package.replace('-', '_')}-{version}"
     if not (folder / "tests").is_dir():
         _CACHE.mkdir(parents=True, exist_ok=True)
-        wanted = ["--no-binary", ":all:", "--no-deps", "--dest", str(_CACHE), f"azure-storage-file-share=={VERSION}"]
+        wanted = ["--no-binary", ":all:", "--no-deps", "--dest", str(_CACHE), f"{package}=={version}"]
         subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", *wanted], check=True)
         with tarfile.open(f"{folder}.tar.gz") as archive:
             archive.extractall(_CACHE, filter="data")
     return folder / "tests"
 
 
-def run(tests: Path, arguments: list[str]) -> list[dict[str, Any]]:
+def run(suite: str, tests: Path, arguments: list[str]) -> list[dict[str, Any]]:
     """Returns what became of each test."""
     with tempfile.TemporaryDirectory() as folder:
         notes = Path(folder) / "notes"
@@ -54,22 +57,23 @@ def run(tests: Path, arguments: list[str]) -> list[dict[str, Any]]:
                    "--no-summary", "-W", "ignore",
                    "--ignore=perfstress_tests", "--rootdir=.", "-c", os.devnull]  # fmt: skip
         paths = os.pathsep.join([str(_ROOT), str(tests)])
-        environment = {**os.environ, "PYTHONPATH": paths, "UPSTREAM_NOTES": str(notes), "PYTHONDONTWRITEBYTECODE": "1"}
+        told = {"UPSTREAM_NOTES": str(notes), "UPSTREAM_SUITE": suite, "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = {**os.environ, "PYTHONPATH": paths, **told}
         subprocess.run([*command, *arguments], cwd=tests, env=environment, check=False)
         return [json.loads(line) for line in notes.read_text(encoding="utf-8").splitlines()]
 
 
-def verdict(note: dict[str, Any]) -> tuple[str, str]:
+def verdict(note: dict[str, Any], suite: str = "files") -> tuple[str, str]:
     """Returns what a test's result counts as, and why."""
     name = note["test"].partition("[")[0].rpartition("::")[2].removesuffix("_async")
     if note["outcome"] == "skipped":
         return "n/a", note["why"]
-    if name in NOT_APPLICABLE:
-        return "n/a", NOT_APPLICABLE[name]
+    if name in reasons.NOT_APPLICABLE[suite]:
+        return "n/a", reasons.NOT_APPLICABLE[suite][name]
     if note["refused"]:
         return "refused", note["refused"][0]
     if note["outcome"] == "failed":
-        return "differs", f"{DIFFERS.get(name, '?')} {note['why']}"
+        return "differs", f"{reasons.DIFFERS[suite].get(name, '?')} {note['why']}"
     return ("passed", "") if note["asked"] else ("n/a", "it contacts no service")
 
 

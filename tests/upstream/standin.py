@@ -26,6 +26,10 @@ ACCOUNTS = {
     "storage_account": ("storagename", "Zmlyc3Qga2V5IG9mIHRoZSBzdGFuZGFyZCBhY2NvdW50IQ=="),
     "premium_storage_file_account": ("premiumname", "Zmlyc3Qga2V5IG9mIHRoZSBwcmVtaXVtIGFjY291bnQhIQ=="),
     "secondary_storage_account": ("secondaryname", "Zmlyc3Qga2V5IG9mIHRoZSBzZWNvbmQgYWNjb3VudCEhIQ=="),
+    "premium_storage_account": ("premiumblobs", "Zmlyc3Qga2V5IG9mIHRoZSBwcmVtaXVtIGJsb2JzISEhIQ=="),
+    "blob_storage_account": ("blobname", "Zmlyc3Qga2V5IG9mIHRoZSBhY2NvdW50IG9mIGJsb2JzIQ=="),
+    "versioned_storage_account": ("versionedname", "Zmlyc3Qga2V5IG9mIHRoZSB2ZXJzaW9uZWQgYWNjb3VudA=="),
+    "soft_delete_storage_account": ("softdeletename", "Zmlyc3Qga2V5IG9mIHRoZSBhY2NvdW50IG9mIHVuZGVsZQ=="),
 }
 OAUTH = "OAuth: this service knows account keys and links, no tokens"
 _FORMAT = "%(asctime)s %(name)-20s %(levelname)-5s %(message)s"
@@ -62,6 +66,47 @@ class EnvironmentVariableLoader:
         for kind, (name, key) in ACCOUNTS.items():
             accounts |= {f"{kind}_name": name, f"{kind}_key": Secret(key)}
         return _with(test, accounts)
+
+
+class ResponseCallback:
+    """Changes the status of responses, as tests of retries want it.
+
+    Args:
+        status: the status that is changed.
+        new_status: what it becomes.
+    """
+
+    def __init__(self, status: int | None = None, new_status: int | None = None) -> None:
+        self._status, self._new, self._first, self.count = status, new_status, True, 0
+
+    def override_first_status(self, response: Any) -> None:
+        """Changes it once."""
+        if self._first and response.http_response.status_code == self._status:
+            response.http_response.status_code = self._new
+            self._first = False
+
+    def override_status(self, response: Any) -> None:
+        """Changes it each time."""
+        if response.http_response.status_code == self._status:
+            response.http_response.status_code = self._new
+            self.count += 1
+
+
+class FakeTokenCredential:
+    """A credential of OAuth, which this service does not know."""
+
+    def get_token(self, *_: Any, **__: Any) -> Any:
+        pytest.skip(OAUTH)
+
+
+class RetryCounter:
+    """Counts the attempts after the first one."""
+
+    count = 0
+
+    def simple_count(self, *_: Any, **__: Any) -> None:
+        """Counts one."""
+        self.count += 1
 
 
 def recorded(test: Test) -> Test:
@@ -127,6 +172,12 @@ class RecordedTestCase:
 
     def get_credential(self, *_: Any, **__: Any) -> Any:
         pytest.skip(OAUTH)
+
+    def get_settings_value(self, name: str) -> str:
+        return f"no {name}"
+
+    def generate_fake_sas_token(self) -> str:
+        return sas_token()
 
     def generate_sas(self, function: Test, *arguments: Any, **named: Any) -> Any:
         return function(*arguments, **named)
@@ -216,11 +267,16 @@ def install() -> None:
         recorded_by_proxy=recorded,
         test_proxy=test_proxy,
         EnvironmentVariableLoader=EnvironmentVariableLoader,
+        ResponseCallback=ResponseCallback,
+        RetryCounter=RetryCounter,
+        FakeTokenCredential=FakeTokenCredential,
         **dict.fromkeys(nothing, lambda *_, **__: None),
     )
     _module("devtools_testutils.fake_credentials", STORAGE_ACCOUNT_FAKE_KEY="")
+    _module("devtools_testutils.fake_credentials_async", AsyncFakeCredential=None)
     _module("devtools_testutils.aio", recorded_by_proxy_async=recorded)
-    common = {"LogCaptured": LogCaptured, "GenericTestProxyParametrize1": lambda: lambda test: test}
+    alone = dict.fromkeys((f"GenericTestProxyParametrize{n}" for n in (1, 2)), lambda: lambda test: test)
+    common = {"LogCaptured": LogCaptured, **alone}
     _module("devtools_testutils.storage", StorageRecordedTestCase=RecordedTestCase, **common)
     _module("devtools_testutils.storage.aio", AsyncStorageRecordedTestCase=RecordedTestCase, **common)
     _module("devtools_testutils.storage.testcase", generate_sas_token=sas_token)

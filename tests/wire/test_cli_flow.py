@@ -197,3 +197,21 @@ def test_files_and_folders_of_a_share_are_removed(line: Line) -> None:
     assert "has no deep/a.txt" in line.err
     line("share", "rm", "myshare", "deep", "-r")
     assert "deep" not in line("share", "files", "myshare")
+
+
+def test_blobs_of_a_container_are_copied_listed_and_removed(line: Line) -> None:
+    prepared(line)
+    Path("a.txt").write_text("x", encoding="utf-8")
+    assert "mycontainer" in line("container", "create", "mycontainer")
+    line("container", "upload", "mycontainer", "a.txt", "--to", "deep")
+    line("container", "download", "mycontainer", "deep/a.txt", "--to", "b.txt")
+    assert Path("b.txt").read_text(encoding="utf-8") == "x"
+    assert "deep/a.txt" in line("container", "files", "mycontainer", "de")
+    line("container", "rm", "mycontainer", "deep", code=2)
+    line("container", "rm", "mycontainer", "deep", "-r")
+    line("container", "rm", "mycontainer", "deep", code=3)
+    assert "has no deep" in line.err and "container files mycontainer" in line.err
+    line("container", "files", "nothere", code=3)
+    assert "mycontainer" in line("container", "list")
+    line("container", "delete", "mycontainer", "--yes")
+    assert "mycontainer" not in line("container", "list")

@@ -7,6 +7,7 @@ import http.server
 import os
 import pty
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,6 +21,7 @@ from typing import Any
 
 import pytest
 
+import batchhvd
 from tests.support.entered import NEEDED, Entered
 from tests.support.waiting import until
 
@@ -50,6 +52,18 @@ def test_an_idle_node_runs_commands(entered: Entered) -> None:
     names = [login["nodeId"] for login in entered.logins()]
     found = entered.run("@NODE", 'echo "$AZ_BATCHAI_NODE_NAME"; cat; echo err >&2; exit 7', text="in\n", node=1)
     assert (found.returncode, found.stdout, found.stderr) == (7, f"{names[1]}\nin\n", "err\n")
+
+
+def test_the_list_of_nodes_tells_the_fingerprint_that_ssh_sees(entered: Entered) -> None:
+    told = {login["batchhvd"]["hostKey"] for login in entered.logins()}
+    scan = ["ssh-keyscan", "-t", "ed25519", "-p", str(entered.port()), "127.0.0.1"]
+    seen = subprocess.run(scan, capture_output=True, text=True, timeout=60, check=True).stdout
+    shown = subprocess.run(["ssh-keygen", "-lf", "-"], input=seen, capture_output=True, text=True, check=True).stdout
+    assert told == {shown.split()[1]}
+    with batchhvd.local(entered.running.root) as session:  # and the client reads it
+        group = session.group(entered.group.rpartition("/")[2])
+        found = group.workspace("w").cluster("c").logins()
+    assert {login.host_key for login in found} == told and found[0].port == entered.port()
 
 
 def test_a_node_of_a_job_is_seen_as_the_job_sees_it(entered: Entered, job: str) -> None:
@@ -166,6 +180,19 @@ def test_the_nodes_of_a_job_enter_each_other_by_the_job_s_own_key(entered: Enter
     said = [f"{name} peers" for name in (*names, names[1])]
     assert entered.output(path).splitlines() == [*said, "sent"], entered.output(path, "stderr.txt")
     assert entered.state(path) == "succeeded" and entered.output(path, "stderr.txt") == ""
+
+
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="needs Open MPI")
+def test_a_script_s_own_mpirun_starts_ranks_on_the_nodes_by_ssh(entered: Entered) -> None:
+    entered.cluster("mpi")
+    cluster = {"id": f"{entered.workspace}/clusters/mpi"}
+    root = "--allow-run-as-root" if os.geteuid() == 0 else ""
+    rank = 'echo "$OMPI_COMM_WORLD_RANK $AZ_BATCHAI_NODE_NAME $OMPI_MCA_coll"'
+    path = entered.job("mpi", f"mpirun {root} --host 10.0.0.4,10.0.0.5 -np 2 sh -c '{rank}'", cluster=cluster)
+    until(lambda: entered.state(path) in ("succeeded", "failed"), 60)
+    names = [login["nodeId"] for login in entered.logins("mpi")]
+    said = sorted(entered.output(path).splitlines())
+    assert said == [f"{number} {name} ^han" for number, name in enumerate(names)], entered.output(path, "stderr.txt")
 
 
 def test_the_key_of_a_job_opens_its_own_nodes_while_it_runs(entered: Entered, job: str) -> None:

@@ -86,7 +86,10 @@ def read_run(text: str) -> ScaleRun:
     try:
         document = cast("Mapping[str, object]", json.loads(text))
         known = {name: document[name] for name in fields_dict(ScaleRun) if name in document}
-        return ScaleRun(**known)  # type: ignore[arg-type]
+        found = ScaleRun(**known)  # type: ignore[arg-type]
+        if not (found.step > 0 and found.compute > 0 and found.ranks > 0 and found.batch > 0):
+            raise ValueError("a step takes time, and has ranks and samples")
+        return found
     except (ValueError, TypeError) as error:
         raise SpecError(f"this is not the result of a measured run: {error}", remedy="measure again") from error
 

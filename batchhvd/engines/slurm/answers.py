@@ -1,5 +1,7 @@
 """Reads the answers of Slurm's commands.
 
+A job's number is that of Slurm, or array and index, such as ``"12_3"``, for an element of an array.
+
 Source: the manual pages of squeue, sacct and sinfo of Slurm 22.05.
 """
 
@@ -13,7 +15,7 @@ from datetime import datetime
 
 from attrs import evolve, frozen
 
-FIELDS = ("JobID", "State", "Reason", "RestartCnt", "exit_code", "EndTime", "WorkDir")
+FIELDS = ("JobArrayID", "State", "Reason", "RestartCnt", "exit_code", "EndTime", "WorkDir")
 _DOUBTFUL = re.compile("timed out|Zero Bytes|recv|receive|reset by peer|Broken pipe|Unexpected message", re.IGNORECASE)
 _PASSING = re.compile(
     _DOUBTFUL.pattern

@@ -25,11 +25,12 @@ from attrs import evolve
 
 from batchhvd.engines import records
 from batchhvd.engines.base import Status, StopReason, Task
+from batchhvd.engines.slurm.arrays import ArraySubmitter
 from batchhvd.engines.slurm.commands import SlurmCommands
 from batchhvd.engines.slurm.judge import judged
 from batchhvd.engines.slurm.partition import Partition
 from batchhvd.engines.slurm.run import SlurmRun, Submission
-from batchhvd.engines.slurm.script import CLAIMING, ScriptLayout, checked, limited, script
+from batchhvd.engines.slurm.script import CLAIMING, ScriptLayout, alike, array_script, checked, limited, script
 from batchhvd.engines.slurm.submission import Submitter
 from batchhvd.engines.slurm.watch import JobWatch
 from batchhvd.errors import EngineBusyError, EngineError
@@ -54,6 +55,7 @@ class Slurm:
         wait: for how many seconds to wait for an answer of Slurm; after that, it is fetched later.
         doubt: for how many seconds after a lost answer of sbatch its job may still turn up in Slurm's queue.
         grace: seconds between SIGTERM and SIGKILL when a task is ended; by default a little less than Slurm's KillWait.
+        ahead: how many more nodes clusters may have than the partition: jobs on them wait in Slurm's queue.
         prologue: a file of shell commands that the batch script reads first, such as ``module load``; "" for none.
         options: options of sbatch for every task, such as ``partition="gpu"``; ``_`` stands for ``-``.
 
@@ -72,22 +74,28 @@ class Slurm:
         wait: float | str = 1,
         doubt: float | str = 30,
         grace: float | str | None = None,
+        ahead: int | str = 0,
         prologue: str = "",
         **options: str,
     ) -> None:
         self._python, self._mpi, self._prologue = python, mpi, _existing(prologue)
+        self._ahead = int(ahead)
         self._grace = None if grace is None else float(grace)
         self._options = checked({name.replace("_", "-"): value for name, value in options.items()})
         self._commands = SlurmCommands(bin, float(wait))
         self._watch = JobWatch(self._commands, float(pause))
         self._submitter = Submitter(self._commands, self._watch, float(doubt))
         self._partition = Partition(self._commands, self._options.get("partition", ""), float(pause))
+        self._arrays = ArraySubmitter(
+            self._submitter, self._watch, self._submit_one, self._alike, self._write_all, self._keep_element
+        )
+        self._told: dict[str, str | EngineError] = {}  # what came of tasks of a submission of many, by folder
         self._cancelled: dict[str, float] = {}
 
     # -- the four verbs --
 
     def nodes(self) -> int:
-        """Returns how many nodes the partition has, whatever their state.
+        """Returns how many nodes clusters may have: those of the partition, whatever their state, and those ahead.
 
         Raises:
             EngineError: the controller does not answer, and never has.
@@ -97,7 +105,7 @@ class Slurm:
             raise EngineError(
                 "Slurm's controller does not answer; check it with: scontrol ping", engine="slurm", command="sinfo"
             )
-        return len(found)
+        return len(found) + self._ahead
 
     def preview(self, task: Task) -> str:
         """Returns the batch script of a task.
@@ -105,11 +113,15 @@ class Slurm:
         Raises:
             EngineError: the task has an option that cannot be set.
         """
-        options = {**self._options, **checked(task.options)}
+        return script(task, self._options_of(task), self._layout(f'"$folder/{archive.name()}"'), mpi=self._mpi)
+
+    def _options_of(self, task: Task) -> dict[str, str]:
+        return {**self._options, **checked(task.options)}
+
+    def _layout(self, runner: str, directory: str = "") -> ScriptLayout:
         before = (CLAIMING, *([f". {shlex.quote(self._prologue)}"] if self._prologue else []))
-        runner = f'"$folder/{archive.name()}"'
-        layout = ScriptLayout(python=self._python, runner=runner, before=before, most=self._partition.minutes())
-        return script(task, options, layout, mpi=self._mpi)
+        most = self._partition.minutes()
+        return ScriptLayout(python=self._python, runner=runner, directory=directory, before=before, most=most)
 
     def submit(self, task: Task) -> str:
         """Hands a task to sbatch and returns its handle.
@@ -121,6 +133,18 @@ class Slurm:
         folder = Path(task.folder)
         job = self._answered(folder, lambda: self._submitter.submit(folder, partial(self._write, task)), "sbatch")
         return self._keep(folder, job, task.nodes)
+
+    def submit_many(self, tasks: Sequence[Task]) -> dict[str, str | EngineError]:
+        """Hands tasks to sbatch, those that are alike as job arrays; returns the handle of each by its folder.
+
+        Instead of a handle, an ``EngineBusyError`` says that a task has to be submitted again later, and any other
+        ``EngineError`` why it cannot run. While one submission of many is on its way, no other one begins.
+        """
+        new = [task for task in tasks if task.folder not in self._told]
+        if new:
+            self._told |= self._commands.soon("arrays", lambda: self._arrays.submit(new)) or {}
+        busy = _unanswered("sbatch")
+        return {task.folder: self._told.pop(task.folder, busy) for task in tasks}
 
     def find(self, folder: str) -> str | None:
         """Returns the handle of a task's run, or None if it was never accepted.
@@ -180,8 +204,15 @@ class Slurm:
         archive.write(run.folder)
         way = "--pty" if terminal else "--unbuffered"  # without it, output waits for the end of a line
         place = ["--nodes=1", "--ntasks=1", f"--relative={index}", "--overlap", "--quiet", "--mpi=none", "--chdir=/"]
-        step = [self._commands.path("srun"), f"--jobid={run.job}", *place, "--export=ALL", way]
+        step = [self._commands.path("srun"), f"--jobid={self._raw(run.job)}", *place, "--export=ALL", way]
         return [*step, *archive.command(str(run.folder), str(index), "--enter", python=self._python)]
+
+    def _raw(self, job: str) -> str:
+        """Returns the number by which srun knows a job: that of an element of an array is not array and index."""
+        if "_" not in job:
+            return job
+        told = self._commands.run("squeue", "--noheader", "--array", f"--jobs={job}", "--format=%A").stdout.split()
+        return told[0] if told else job
 
     def node_states(self) -> dict[str, str]:
         """Returns the nodes of the partition that accept no jobs, each with its state and Slurm's reason."""
@@ -193,23 +224,48 @@ class Slurm:
         """Returns what a call returns, which asks Slurm; both calls about a folder exclude each other."""
         found = self._commands.soon(folder, call)
         if found is None:
-            raise EngineBusyError(f"{command} has not answered yet", engine="slurm", command=command, again=0.5)
+            raise _unanswered(command)
         return found
 
     def _write(self, task: Task) -> str:
         """Prepares the folder of a task and returns its batch script."""
         text = self.preview(task)
-        said = limited(task, self._partition.minutes())
-        grace = self._commands.kill_wait() if self._grace is None else self._grace
-        evolve(task, notices=(*task.notices, *said), grace=grace).write()
+        self._completed(task).write()
         archive.write(Path(task.folder))
         return text
 
-    def _keep(self, folder: Path, job: str, nodes: Sequence[str]) -> str:
+    def _completed(self, task: Task) -> Task:
+        said = limited(task, self._partition.minutes())
+        grace = self._commands.kill_wait() if self._grace is None else self._grace
+        return evolve(task, notices=(*task.notices, *said), grace=grace)
+
+    def _submit_one(self, task: Task) -> str:
+        number = self._submitter.submit(Path(task.folder), partial(self._write, task))
+        return self._keep(Path(task.folder), number, task.nodes)
+
+    def _alike(self, task: Task) -> object:
+        return alike(task, self._options_of(task), self._layout(""), mpi=self._mpi)
+
+    def _write_all(self, tasks: Sequence[Task], directory: Path) -> str:
+        """Prepares the folders of tasks that are alike and returns the batch script of their array."""
+        layout = self._layout(shlex.quote(f"{directory}/{archive.name()}"), str(directory))
+        text = array_script(tasks, self._options_of(tasks[0]), layout, mpi=self._mpi)
+        for task in tasks:
+            self._completed(task).write(synced=False)
+        return text
+
+    def _keep_element(self, task: Task, job: str) -> str:
+        return self._keep(Path(task.folder), job, task.nodes, lasting=False)
+
+    def _keep(self, folder: Path, job: str, nodes: Sequence[str], *, lasting: bool = True) -> str:
         submission: Submission = {"job": job, "nodes": list(nodes)}
-        write_json(folder / "slurm.json", submission, lasting=True)
+        write_json(folder / "slurm.json", submission, lasting=lasting, synced=lasting)  # Slurm knows an array's anyway
         self._watch.forget(job)
         return f"{job} {folder}"
+
+
+def _unanswered(command: str) -> EngineBusyError:
+    return EngineBusyError(f"{command} has not answered yet", engine="slurm", command=command, again=0.5)
 
 
 def _existing(prologue: str) -> str:

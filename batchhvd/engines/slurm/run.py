@@ -78,6 +78,8 @@ class SlurmRun:
         there = set(os.listdir(folder))
         found = [_node(folder, index, there) for index in range(len(submission["nodes"]))]
         stop = records.stop(folder) if "stop.json" in there else None
+        if stop is None and any(record is not None and record["reason"] for record in found):
+            found = [None] * len(found)  # of an earlier attempt, being put aside: nodes do not end so without a stop
         attempt = 1 + sum(name.startswith("attempt-") for name in there)
         missing = [index for index, record in enumerate(found) if not has_ended(record)]
         told = records.status(stop, found, attempt=attempt)

@@ -78,7 +78,7 @@ class JobWatch:
         self._known, self._asked = fresh, time.monotonic()
 
     def _look(self, numbers: Sequence[str]) -> dict[str, SlurmJob] | None:
-        found = self._squeue(f"--jobs={','.join(numbers)}")
+        found = self._squeue(_chosen(numbers))
         if found is None:
             return None
         forgotten = [number for number in numbers if number not in found]
@@ -86,7 +86,7 @@ class JobWatch:
 
     def _squeue(self, which: str) -> dict[str, SlurmJob] | None:
         fields = ",".join(f"{name}:|" for name in FIELDS)
-        answer = self._commands.run("squeue", "--noheader", "--states=all", which, f"--Format={fields}")
+        answer = self._commands.run("squeue", "--noheader", "--array", "--states=all", which, f"--Format={fields}")
         if answer.returncode and _UNKNOWN not in answer.stderr:
             self._silent = time.monotonic()
             return None
@@ -96,14 +96,19 @@ class JobWatch:
         """Asks the accounting about jobs that the controller has forgotten; most small sites have no accounting."""
         if not self._commands.has("sacct"):
             return {}
-        columns = "--format=JobIDRaw,State,ExitCode,End"
-        which = ("--starttime=1970-01-01", f"--jobs={','.join(numbers)}")
+        columns = "--format=JobID,State,ExitCode,End"
+        which = ("--starttime=1970-01-01", _chosen(numbers))
         answer = self._commands.run("sacct", "-n", "-P", "-X", *which, columns)
         return readable(accounted, answer.stdout) if not answer.returncode else {}
 
     def _remembered(self) -> dict[str, SlurmJob]:
         if not self._commands.has("sacct"):
             return {}
-        columns = "--format=JobIDRaw,State,ExitCode,End,WorkDir"
+        columns = "--format=JobID,State,ExitCode,End,WorkDir"
         answer = self._commands.run("sacct", "-n", "-P", "-X", "--starttime=now-1days", columns)
         return readable(placed, answer.stdout) if not answer.returncode else {}
+
+
+def _chosen(numbers: Sequence[str]) -> str:
+    """Returns the option that chooses jobs; arrays as a whole, since a command line with all elements is too long."""
+    return f"--jobs={','.join(sorted({number.partition('_')[0] for number in numbers}))}"

@@ -61,7 +61,9 @@ _STOP = {
 _MEETING = {"addresses": list_of(is_text), "port": is_count, "name": is_text}
 
 
-def write_json(path: Path, document: Mapping[str, object], *, mode: int = 0o644, lasting: bool = False) -> None:
+def write_json(
+    path: Path, document: Mapping[str, object], *, mode: int = 0o644, lasting: bool = False, synced: bool = True
+) -> None:
     """Writes a document to a file; a reader sees the old content or the new one, never a part, even after a power cut.
 
     Args:
@@ -69,8 +71,9 @@ def write_json(path: Path, document: Mapping[str, object], *, mode: int = 0o644,
         document: its new content.
         mode: the permissions of the file.
         lasting: whether the new content must be there after a power cut, and not only one of the two.
+        synced: False if neither must be.
     """
-    replace(path, json.dumps(document).encode(), mode=mode, lasting=lasting)
+    replace(path, json.dumps(document).encode(), mode=mode, lasting=lasting, synced=synced)
 
 
 def read_task(folder: Path) -> TaskDocument | None:

@@ -15,6 +15,10 @@ ABSENT = (
     "there is no mpirun on this node: pip install 'batchhvd[mpi]' into the service's environment, "
     "or apt-get install openmpi-bin"
 )
+# The hierarchical collectives of Open MPI (coll/han) take ranks of one host name for ranks of one node. They hang if a
+# script's own mpirun has started the ranks by ssh on several nodes of one machine.
+ON_ONE_MACHINE = {"OMPI_MCA_coll": "^han"}
+"""The variables that ranks of MPI need if all nodes are one machine."""
 # Each launcher says by its own variable which rank a process is; Batch AI promises AZ_BATCHAI_TASK_INDEX.
 _INDEX = "${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-${SLURM_PROCID:-0}}}}"
 

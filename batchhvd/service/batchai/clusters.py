@@ -16,7 +16,7 @@ from batchhvd.service.description.reader import Problem, refuse
 from batchhvd.service.http import paging
 from batchhvd.service.http.conditions import tagged
 from batchhvd.service.http.exchange import Answer, Ask, Here
-from batchhvd.service.login import account
+from batchhvd.service.login import account, host_key
 from batchhvd.service.login.desk import ADDRESS
 from batchhvd.service.mounts import model as mounts
 from batchhvd.service.mounts import rules as mount_rules
@@ -189,11 +189,18 @@ def logins(here: Here, cluster: StoredCluster | None, names: Sequence[str]) -> l
     """Returns how to enter nodes; one that cannot be entered, or is gone, has neither address nor port."""
     there = [] if cluster is None or cluster.is_deleting else [name for name in names if name in cluster.names]
     ports = here.logins(cluster.id, there) if cluster is not None and there else {}
-    return sorted((_login(name, ports.get(name)) for name in names), key=BY_NODE[0])
+    key = _host_key(here, cluster) if cluster is not None and ports else ""
+    return sorted((_login(name, ports.get(name), key) for name in names), key=BY_NODE[0])
 
 
-def _login(name: str, port: int | None) -> Document:
-    return {"nodeId": name} if port is None else {"nodeId": name, "ipAddress": ADDRESS, "port": port}
+def _host_key(here: Here, cluster: StoredCluster) -> str:
+    return host_key.fingerprint(host_key.public_key(here.root, cluster.id, cluster.record.number))
+
+
+def _login(name: str, port: int | None, key: str) -> Document:
+    if port is None:
+        return {"nodeId": name}
+    return {"nodeId": name, "ipAddress": ADDRESS, "port": port, additions.FIELD: {additions.HOST_KEY: key}}
 
 
 BY_NODE = (lambda login: str(login["nodeId"]), lambda login: login)

@@ -39,6 +39,8 @@ def put(call: BlobCall) -> Response:
     """Creates a blob of the body, in place of an existing one; readers see the old one whole or the new one whole."""
     call.request.required("x-ms-blob-type")
     upload = call.content()
+    if call.request.header("x-ms-blob-content-md5") not in ("", upload.md5):
+        raise refusal("Md5Mismatch")
     plain = {name: call.request.header(name) for name in _PLAIN if call.request.header(name)}
     facts = Facts(
         metadata=call.request.metadata(), content={**plain, "content-md5": upload.md5, **content(call.request)}
@@ -128,7 +130,7 @@ def properties(call: BlobCall) -> Response:
         about = os.fstat(fd)
         facts = call.disk.facts(request.target, place.path, about)
     if not check_conditions(request, about, facts):
-        return Response(304, written(about, facts))
+        return Response(304, {**written(about, facts), "x-ms-error-code": "ConditionNotMet"})
     tier = {"x-ms-access-tier": TIER, "x-ms-access-tier-inferred": "true"}
     told = {**shown(about, facts), **overrides(request.query), **tier}
     return Response(200, {**told, "content-length": str(about.st_size), "accept-ranges": "bytes"})

@@ -48,7 +48,7 @@ class Piece:
 def put_block(call: BlobCall) -> Response:
     """Keeps a block until a list makes a blob of it."""
     share_facts(call.disk, call.request.target)
-    block, upload = _id(call.request.query.get("blockid", "")), call.content()
+    block, upload = block_id(call.request.query.get("blockid", "")), call.content()
     call.blocks.put(call.request.target, block, upload.staged)
     return Response(201, {"content-md5": upload.md5, "x-ms-request-server-encrypted": "true"})
 
@@ -112,7 +112,7 @@ class OldBlob:
 
 def _read(call: BlobCall) -> list[tuple[str, str]]:
     """Returns the kinds and ids of the blocks that a request lists."""
-    found = [(each.tag, _id(each.text or "")) for each in xml.read(call.request.body, "BlockList", LIST_BYTES)]
+    found = [(each.tag, block_id(each.text or "")) for each in xml.read(call.request.body, "BlockList", LIST_BYTES)]
     if unknown := [kind for kind, _ in found if kind not in _KINDS]:
         raise refusal("InvalidXmlDocument", f"{unknown[0][:40]!r} is none of {', '.join(_KINDS)}.")
     if len(found) > _MOST:
@@ -156,7 +156,7 @@ def _show(root: Element, name: str, blocks: Listed) -> None:
         xml.add_all(xml.add(parent, "Block"), {"Name": base64.b64encode(bytes.fromhex(block)).decode(), "Size": size})
 
 
-def _id(text: str) -> str:
+def block_id(text: str) -> str:
     """Returns a block's id in hexadecimal digits, which the name of a file can be."""
     try:
         found = base64.b64decode(text, validate=True)

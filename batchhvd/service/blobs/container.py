@@ -17,6 +17,7 @@ _TOLD = {
     **_LEASE,
     "x-ms-has-immutability-policy": "false",
     "x-ms-has-legal-hold": "false",
+    "x-ms-immutable-storage-with-versioning-enabled": "false",
     "x-ms-default-encryption-scope": "$account-encryption-key",
     "x-ms-deny-encryption-scope-override": "false",
 }

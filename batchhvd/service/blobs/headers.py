@@ -49,6 +49,11 @@ _NEW: dict[str, Rule] = {
     "x-ms-immutability-policy-mode": unsupported("immutability policies"),
     **_META,
 }
+_SOURCE_SUMS = dict.fromkeys(("x-ms-source-content-md5", "x-ms-source-content-crc64"), Rule("checked"))
+_SOURCE: dict[str, Rule] = {
+    "x-ms-copy-source": _USED,
+    "x-ms-copy-source-authorization": unsupported("OAuth; put a link into x-ms-copy-source"),
+}
 _SOURCE_IF = dict.fromkeys((f"x-ms-source-{name}" for name in CONDITIONS), _USED)
 
 TABLE = Table(
@@ -96,13 +101,25 @@ TABLE = Table(
             "x-ms-delete-snapshots": Rule("no effect: there are none", values="include", unsupported="only"),
             **_IF,
         },
-        "Put Block": _BODY,
+        "Put Block": {METADATA: Rule("no effect: those of the list count"), **_BODY},
         "Put Block List": {**_CONTENT, **_NEW, **_BODY, **_IF},
         "Get Block List": {},
+        "Put Blob From URL": {
+            "x-ms-blob-type": Rule("used", values="BlockBlob", unsupported="PageBlob|AppendBlob"),
+            "x-ms-copy-source-blob-properties": _SWITCH,
+            "x-ms-copy-source-tag-option": unsupported("tags"),
+            "x-ms-source-if-tags": unsupported("tags"),
+            **_SOURCE,
+            **_SOURCE_SUMS,
+            **_SOURCE_IF,
+            **_CONTENT,
+            **_NEW,
+            **_IF,
+        },
+        "Put Block From URL": {**_SOURCE, **_SOURCE_SUMS, **_SOURCE_IF, "x-ms-source-range": _USED},
         "Copy Blob": {
-            "x-ms-copy-source": _USED,
+            **_SOURCE,
             "x-ms-requires-sync": Rule("no effect: copies are done when they are answered", values="true|false"),
-            "x-ms-copy-source-authorization": unsupported("OAuth; put a link into x-ms-copy-source"),
             "x-ms-rehydrate-priority": unsupported("archived blobs"),
             "x-ms-seal-blob": unsupported("append blobs"),
             "x-ms-source-if-tags": unsupported("tags"),

@@ -158,6 +158,7 @@ def _container(name: str, about: os.stat_result, facts: Facts, include: list[str
         "LeaseState": "available",
         "HasImmutabilityPolicy": "false",
         "HasLegalHold": "false",
+        "ImmutableStorageWithVersioningEnabled": "false",
     }
     xml.add_all(xml.add(element, "Properties"), told)
     return _with_metadata(element, facts, include)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from attrs import evolve, field, frozen
 
-from batchhvd.service.blobs import blob, block_list, container, copy, headers, listing
+from batchhvd.service.blobs import blob, block_list, container, copy, from_url, headers, listing
 from batchhvd.service.blobs.block_list import LIST_BYTES
 from batchhvd.service.blobs.call import BlobCall
 from batchhvd.service.storage.protocol.gate import Gate
@@ -133,7 +133,10 @@ _BLOB: dict[_Key, BlobAction] = {
     ("GET", "account", "properties"): _INFORMATION,
     ("HEAD", "account", "properties"): _INFORMATION,
 }
+# These have the header x-ms-copy-source.
 _COPY = BlobAction("Copy Blob", copy.copy, "o", "cw")
+_BLOB_FROM_URL = BlobAction("Put Blob From URL", from_url.put_blob, "o", "cw")
+_BLOCK_FROM_URL = BlobAction("Put Block From URL", from_url.put_block, "o", "cw", query="blockid")
 # What Azure has and this service does not, by ``comp``; everything else is told without a name.
 _NOT_HERE = {
     "lease": "Leases",
@@ -184,11 +187,11 @@ def find(request: Request) -> BlobAction:
 
 
 def _copying(request: Request, comp: str) -> BlobAction:
+    if comp and comp != "block":
+        raise refusal("NotImplemented", f"{_NOT_HERE.get(comp, comp[:60])} from a URL: not in this blob service.")
     if comp:
-        raise refusal("NotImplemented", "Put Block From URL: copy the whole blob instead.")
-    if "x-ms-blob-type" in request.headers:
-        raise refusal("NotImplemented", "Put Blob From URL: use Copy Blob, without x-ms-blob-type.")
-    return _COPY
+        return _BLOCK_FROM_URL
+    return _BLOB_FROM_URL if "x-ms-blob-type" in request.headers else _COPY
 
 
 def actions() -> Iterator[tuple[_Key, BlobAction]]:
@@ -198,3 +201,5 @@ def actions() -> Iterator[tuple[_Key, BlobAction]]:
             query = "&".join(f"{name}={value}" for name, value in (("restype", restype), ("comp", comp)) if value)
             yield (method, level, query), action
     yield ("PUT", "/container/blob", "x-ms-copy-source"), _COPY
+    yield ("PUT", "/container/blob", "x-ms-copy-source, x-ms-blob-type"), _BLOB_FROM_URL
+    yield ("PUT", "/container/blob", "comp=block, x-ms-copy-source"), _BLOCK_FROM_URL

@@ -7,13 +7,14 @@ returns the run that exists.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from attrs import Factory, evolve, frozen
 
-from batchhvd.engines.base import Engine
-from batchhvd.errors import BatchHvdError, EngineBusyError
+from batchhvd.engines.base import Engine, Status, Task
+from batchhvd.errors import BatchHvdError, EngineBusyError, EngineError
 from batchhvd.service.mounts import links
 from batchhvd.service.mounts.links import MountError
 from batchhvd.service.mounts.model import MountPoint
@@ -31,6 +32,8 @@ from batchhvd.wire.facts.states import JobState
 log = logging.getLogger("batchhvd.service.scheduler.starter")
 
 
+T = TypeVar("T")
+Submission = Callable[[Sequence[Task]], Mapping[str, str | EngineError]]
 _TOLD_AT_ONCE = 50  # jobs in one transaction, for which requests that write wait
 
 
@@ -68,16 +71,16 @@ class JobStarter:
         """Starts the jobs whose turn it is, tells the others why they wait, and returns which were to start."""
         waiting = [job for job in jobs.values() if _waits(job) and not ending.of(job, cluster)]
         begun = [job for job in waiting if job.nodes]
-        for key in self.backoff.in_turn(job.key for job in begun):  # not taken yet, or the service was killed meanwhile
-            self._start(jobs[key], cluster, now)
+        # Those that begun have not been taken yet, or the service was killed meanwhile.
+        self._start_all([jobs[key] for key in self.backoff.in_turn(job.key for job in begun)], cluster, now)
         busy = {name for job in jobs.values() for name in job.nodes}
         entries = [_entry(job) for job in waiting if not job.nodes]
         decision = queue.decide(entries, nodes.free(cluster, busy), cluster.target or 0, now)
-        for key, given in decision.starts:
-            if self.backoff.holds(now):
+        if self.backoff.holds(now):
+            for key, _ in decision.starts:
                 self._hold(jobs[key], self.backoff.reason)
-            else:
-                self._start(self._reserve(jobs[key], given), cluster, now)
+        else:
+            self._start_all(self._reserve_all(jobs, decision.starts), cluster, now)
         self._explain_all(jobs, decision.reasons)
         return {*(job.key for job in begun), *(key for key, _ in decision.starts)}
 
@@ -90,6 +93,10 @@ class JobStarter:
             EngineBusyError: the engine takes no task at the moment.
             BatchHvdError: the engine refuses the task.
         """
+        return self._handled(job, self.engine.submit(self._laid(job, cluster)), now)
+
+    def _laid(self, job: StoredJob, cluster: StoredCluster) -> Task:
+        """Returns the task of a job that has its nodes, with everything on the disk that it needs."""
         found = self.targets(job, cluster)
         _check_script(job, found)
         attempt = Attempt(Path(job.folder), job.nodes, job.attempt)
@@ -98,9 +105,7 @@ class JobStarter:
         layout.begin_logs(Path(laid.task.logs))
         if self.site.equip is not None and len(job.nodes) > 1:
             self.site.equip(Path(job.folder), cluster, job.nodes)
-        handle = self.engine.submit(laid.task)
-        log.info("job %s runs on %s", job.id, ", ".join(job.nodes))
-        return self._handled(job, handle, now)
+        return laid.task
 
     def recover(self, job: StoredJob, cluster: StoredCluster, now: float) -> StoredJob | None:
         """Keeps the handle of a job that may have a run without a handle being known; None if it has no run.
@@ -129,7 +134,11 @@ class JobStarter:
         return links.targets(self.store, self.root, mounted, keys, self.site.directories)
 
     def _handled(self, job: StoredJob, handle: str, now: float) -> StoredJob:
-        status = evolve(self.engine.status([handle])[handle], started=now)
+        return self._begun(job, handle, self.engine.status([handle])[handle], now)
+
+    def _begun(self, job: StoredJob, handle: str, status: Status, now: float) -> StoredJob:
+        log.info("job %s runs on %s", job.id, ", ".join(job.nodes))
+        status = evolve(status, started=now)
         return self.store.revise(job, lambda job: transition.submitted(job, handle, status, now)) or job
 
     def _start(self, job: StoredJob, cluster: StoredCluster, now: float) -> None:
@@ -142,6 +151,13 @@ class JobStarter:
         except EngineBusyError as error:
             self.backoff.refused(job.key, error, now)
             self._hold(job, str(error))
+        except Exception as error:
+            self._not_started(job, error, now)
+
+    def _not_started(self, job: StoredJob, error: Exception, now: float) -> None:
+        """Ends a job that cannot start."""
+        try:
+            raise error
         except MountError as error:
             self.fail(job, documents.error(Code.MOUNT_FAILED, str(error), Path=error.path), now)
         except ScriptMissingError as error:
@@ -155,27 +171,85 @@ class JobStarter:
             text = f"{error}." if plain else f"The engine failed: {error!r}."
             self.fail(job, documents.error(Code.ENGINE_FAILED, text), now)
 
+    def _start_all(self, jobs: Sequence[StoredJob], cluster: StoredCluster, now: float) -> None:
+        """Starts jobs that have their nodes; an engine that takes many tasks in one go gets them so."""
+        many: Submission | None = getattr(self.engine, "submit_many", None)
+        if many is None:
+            for job in jobs:
+                self._start(job, cluster, now)
+        elif self.backoff.holds(now):
+            for job in jobs:
+                self._hold(job, self.backoff.reason)
+        elif jobs:
+            self._start_many(many, jobs, cluster, now)
+
+    def _start_many(self, many: Submission, jobs: Sequence[StoredJob], cluster: StoredCluster, now: float) -> None:
+        told = many(list(self._all_laid(jobs, cluster, now)))
+        mine = [(job, told[job.folder]) for job in jobs if job.folder in told]
+        statuses = self.engine.status([handle for _, handle in mine if isinstance(handle, str)])
+        for some in _slices(mine):
+            with self.store.transaction():
+                for job, handle in some:
+                    if isinstance(handle, str):
+                        self._begun(job, handle, statuses[handle], now)
+                        self.backoff.taken(job.key)
+        refusals = [(job, error) for job, error in mine if isinstance(error, EngineBusyError)]
+        if refusals:  # one pause for all of them
+            self.backoff.refused(refusals[0][0].key, refusals[0][1], now)
+        self._explain_all(
+            {job.key: job for job, _ in refusals},
+            {job.key: _unstarted(str(e)) for job, e in refusals},
+            transition.ENGINE,
+        )
+        for job, error in mine:
+            if not isinstance(error, (str, EngineBusyError)):
+                self._not_started(job, error, now)
+
+    def _all_laid(self, jobs: Sequence[StoredJob], cluster: StoredCluster, now: float) -> Iterator[Task]:
+        for job in jobs:
+            try:
+                yield self._laid(job, cluster)
+            except Exception as error:
+                self._not_started(job, error, now)
+
+    def _reserve_all(
+        self, jobs: Mapping[str, StoredJob], starts: Sequence[tuple[str, tuple[str, ...]]]
+    ) -> list[StoredJob]:
+        found = []
+        for some in _slices(starts):
+            with self.store.transaction():
+                found += [self._reserve(jobs[key], given) for key, given in some]
+        return found
+
     def _reserve(self, job: StoredJob, given: tuple[str, ...]) -> StoredJob:
         tasks = self.root / "tasks"
         return self.store.revise(job, lambda job: transition.reserved(job, given, tasks)) or job
 
     def _hold(self, job: StoredJob, reason: str) -> None:
         """Tells that the engine does not take a job yet."""
-        self.explain(job, f"is not started yet: {reason}", transition.ENGINE)
+        self.explain(job, _unstarted(reason), transition.ENGINE)
 
-    def _explain_all(self, jobs: Mapping[str, StoredJob], reasons: Mapping[str, str]) -> None:
+    def _explain_all(self, jobs: Mapping[str, StoredJob], reasons: Mapping[str, str], by: str = "") -> None:
         """Tells each job why it waits; many in one transaction, since each costs a write to the disk."""
         news = [(jobs[key], reason) for key, reason in reasons.items()]
-        news = [(job, reason) for job, reason in news if not transition.is_explained(job, reason)]
-        for at in range(0, len(news), _TOLD_AT_ONCE):
+        news = [(job, reason) for job, reason in news if not transition.is_explained(job, reason, by)]
+        for some in _slices(news):
             with self.store.transaction():
-                for job, reason in news[at : at + _TOLD_AT_ONCE]:
-                    self.explain(job, reason)
+                for job, reason in some:
+                    self.explain(job, reason, by)
 
     def explain(self, job: StoredJob, reason: str, by: str = "") -> None:
         """Tells why a job waits; ``by`` says who makes it wait, if it is not the cluster."""
         if not transition.is_explained(job, reason, by):
             self.store.revise(job, lambda job: transition.explained(job, reason, by))
+
+
+def _unstarted(reason: str) -> str:
+    return f"is not started yet: {reason}"
+
+
+def _slices(some: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (some[at : at + _TOLD_AT_ONCE] for at in range(0, len(some), _TOLD_AT_ONCE))
 
 
 def _waits(job: StoredJob) -> bool:

@@ -20,7 +20,15 @@ from batchhvd.service.store.job import StoredJob
 from batchhvd.wire.facts import toolkits, vm_sizes
 from batchhvd.wire.facts.containers import Containers
 from batchhvd.wire.facts.documents import Document
-from batchhvd.wire.facts.job_variables import NUM_GPUS, RETRIES, STALL_ACTION, STALL_SECONDS, allowed, interpreted
+from batchhvd.wire.facts.job_variables import (
+    NUM_GPUS,
+    RETRIES,
+    STALL_ACTION,
+    STALL_SECONDS,
+    allowed,
+    engine_options,
+    interpreted,
+)
 from batchhvd.wire.facts.mount_roots import CLUSTER_ROOT, JOB_ROOT
 from batchhvd.wire.facts.times import read_duration
 
@@ -117,7 +125,7 @@ def build(
         notices=tuple(_notices(job, site)),
         wall_seconds=_wall_seconds(properties),
         attempt=attempt.attempt,
-        options=site.options,
+        options={**site.options, **engine_options(_own(properties))},
         container=box,
         stall_seconds=_stall_seconds(properties),
         stall_action=_stall_action(properties),

@@ -37,7 +37,7 @@ def content_response(
         whole: the header that carries the MD5 of the whole content if only a range is sent.
     """
     if not check_conditions(request, about, facts):
-        return Response(304, written(about, facts))
+        return Response(304, {**written(about, facts), "x-ms-error-code": "ConditionNotMet"})
     part = asked(request)
     headers["accept-ranges"] = "bytes"
     if part is None:

@@ -21,17 +21,10 @@ def replaced(page: str, begin: str, end: str, tables: str) -> str:
 
 def request_text(method: str, level: str, query: str) -> str:
     """Returns a request as the table of operations shows it."""
-    plain = _plain(query)
-    return f"`{method} {level or '/'}{'?' if query and 'source' not in query else ''}{plain}`{_with(query)}"
-
-
-def _plain(query: str) -> str:
-    plain = query.replace("x-ms-copy-source", "").strip(", ")
-    return f"?{plain}" if plain and plain != query else plain
-
-
-def _with(query: str) -> str:
-    return " with `x-ms-copy-source`" if "x-ms-copy-source" in query else ""
+    parts = query.split(", ") if query else []
+    asked = "&".join(part for part in parts if not part.startswith("x-ms-"))
+    headers = " and ".join(f"`{part}`" for part in parts if part.startswith("x-ms-"))
+    return f"`{method} {level or '/'}{'?' if asked else ''}{asked}`{' with ' if headers else ''}{headers}"
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -14,6 +14,7 @@ from batchhvd.trainer.hvd.optimizer_search import optimizers_of
 from batchhvd.trainer.hvd.variable import as_array
 from batchhvd.trainer.hvd.weight_check import check_weights
 from batchhvd.trainer.hvd.world import world
+from batchhvd.trainer.reporting import training_record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,6 +57,15 @@ class BroadcastGlobalVariablesCallback(EqualStart):
             self._broadcast()
         else:
             self._build_first()
+        if world().rank == 0:
+            binding = world().binding
+            exchange = "none" if binding is None else getattr(binding.module, "__name__", type(binding.module).__name__)
+            training_record.begin(keras.config.backend(), world().size, exchange)
+
+    def on_train_end(self, logs: Mapping[str, float] | None = None) -> None:
+        """Notes a digest of the weights beside the logs of a job."""
+        if world().rank == 0:
+            training_record.end(map(as_array, self.model.weights), {})
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
         """Broadcasts after the first step if it was not possible before, and compares the weights."""

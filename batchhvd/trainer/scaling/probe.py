@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _WARM_STEPS, _WARM_SECONDS = 10, 2.0
 _CHUNK = 5  # steps until the first decision
+_LEAST = 1e-6  # seconds, so that nothing is divided by 0
 _TRIES = 15  # exchanges of one number
 _TRAINED = "this script trains in a way that is not measured: "
 
@@ -87,14 +88,15 @@ class Probe(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no typ
         super().__init__()
         self.patience, self.told, self.timed, self.clock = patience, told, timed, clock
         self.batch = 0
+        self._step: object = None
         self.doubling = False
         self.noted = Steps()
         self._phase, self._left, self._seen = "warm", _CHUNK, 0
         self._began = self._last = self._started = None  # type: float | None
         self._fetched, self._exchanged, self._chunk, self._whole = 0.0, (0.0, 0.0), Steps(), Steps()
 
-    def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:
-        """Wraps the step, to see its batch and the time in which the batch is fetched."""
+    def _wrap(self) -> None:
+        """Wraps the step, to see its batch, and what fetching it and the exchange take."""
         plain = self.model.train_function
         if type(plain).__name__ == "RecordedStep":
             raise SpecError(f"{_TRAINED}its step is compiled as a whole", remedy="measure it with --step plain")
@@ -107,7 +109,7 @@ class Probe(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no typ
             with self._exchanging():
                 return plain(_given(data, map(_doubled, batches) if self.doubling else batches))
 
-        self.model.train_function = step
+        self.model.train_function = self._step = step
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """The first step of an epoch waits for the data to begin again, and does not count."""
@@ -115,7 +117,9 @@ class Probe(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no typ
         self._seen = 0
 
     def on_train_batch_begin(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
-        """Notes when the step begins."""
+        """Notes when the step begins, and wraps it; another callback may have put the plain one back."""
+        if self.model.train_function is not self._step:
+            self._wrap()
         self._started = self.clock()
         self._fetched = 0.0
 
@@ -272,7 +276,7 @@ def _figures(parts: list[RankSteps], probe: Probe) -> dict[str, object]:
         "batch": probe.batch,
         "step": step,
         "input": waited,
-        "compute": max(step - waited - exchange, 0.0),
+        "compute": max(step - waited - exchange, _LEAST),
         "exchange": exchange,
         "waiting": float(taken.mean()) - exchange,
         "spread": chunks.spread(steps[0].means),

@@ -19,6 +19,9 @@ WARNINGS = "warnings"
 PREPARATION = "preparation"
 """Where the job's preparation would run, in words; only in the answer to a dry run."""
 
+HOST_KEY = "hostKey"
+"""The fingerprint of a node's host key, in the list of logins."""
+
 FOLDER = "folder"
 """Where on this machine the files of a file server are."""
 

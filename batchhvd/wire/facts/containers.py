@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+PULLS, RUNS, NOT_RUN = "it is pulled for this job", " runs {image} as ", "is not run here"
+"""What a node notes in its execution log before it pulls an image, when the container runs, or that none does."""
+
 CHOICES = ("auto", "podman", "docker", "apptainer", "off")
 """The values of the option ``--containers``: an engine, the first one that works, or none."""
 VARIABLE = "BATCHHVD_CONTAINERS"
@@ -28,6 +31,13 @@ class Containers(NamedTuple):
         """Returns the sentence that says that an image is not run."""
         because = f" ({self.why})" if self.why else ""
         return f"the container image {image} is not run here: the job runs on the machine itself{because}"
+
+    def announcement(self, image: str) -> str:
+        """Returns the sentence that says what runs an image, and where it comes from, before anything is done."""
+        if "archive:" in image:
+            return f"{self.engine} runs this job in the image of {image}, which is loaded first"
+        where = "" if self.engine == "apptainer" else f" unless it is in the storage of {self.engine} on the node"
+        return f"{self.engine} runs this job in the image {image}, which is pulled from its registry first{where}"
 
     def to_header(self) -> str:
         """Returns the header's value."""

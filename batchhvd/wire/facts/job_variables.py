@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -31,12 +32,20 @@ AFTER = "BATCHHVD_AFTER"
 ORIGIN = "BATCHHVD_ORIGIN"
 """How a job was started that no job file describes: ``run SCRIPT`` or ``submit FUNCTION``. The client writes it."""
 
+ENGINE_OPTIONS = "BATCHHVD_ENGINE_OPTIONS"
+"""Options of the engine for this job alone: a JSON object of texts, such as ``{"partition": "gpu"}``."""
+
+_TEXT = r'"[^"\\]*"'
 _WHOLE = re.compile("[0-9]{1,9}")
 _ALLOWED: Mapping[str, tuple[re.Pattern[str], str]] = {
     RETRIES: (_WHOLE, "a whole number of at most nine digits"),
     NUM_GPUS: (_WHOLE, "a whole number of at most nine digits"),
     STALL_SECONDS: (re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?"), "a number of seconds, such as 600 or 2.5"),
     STALL_ACTION: (re.compile("warn|stop"), "'warn' or 'stop'"),
+    ENGINE_OPTIONS: (
+        re.compile(rf"\s*\{{\s*({_TEXT}\s*:\s*{_TEXT}\s*(,\s*{_TEXT}\s*:\s*{_TEXT}\s*)*)?\}}\s*"),
+        'a JSON object of texts, such as {"partition": "gpu"}',
+    ),
     AFTER: (re.compile(r"[-\w]+(:ended)?(,[-\w]+(:ended)?)*", re.ASCII), "names of jobs, such as 'first,second:ended'"),
 }
 
@@ -75,3 +84,9 @@ def allowed(name: str, value: str) -> str:
 def interpreted(variables: Mapping[str, str]) -> dict[str, str]:
     """Returns the variables that the service interprets and whose values it can."""
     return {name: value for name, value in variables.items() if name in _ALLOWED and not allowed(name, value)}
+
+
+def engine_options(variables: Mapping[str, str]) -> dict[str, str]:
+    """Returns the options of the engine that a job names for itself; none if its variable is not right."""
+    found: dict[str, str] = json.loads(interpreted(variables).get(ENGINE_OPTIONS, "{}"))
+    return found

@@ -72,6 +72,7 @@ def test_a_function_runs_on_the_hosts_and_its_nodes_can_be_entered(session: batc
     future.job.wait("running", timeout=60)
     line = [*future.job.entrance(1), "sh", "-c", f'touch "{go}"; echo $AZ_BATCHAI_TASK_INDEX on $(hostname); exit 7']
     found = until(lambda: entered(line))
+    assert found is not None
     values = future.results(timeout=60)
     assert [rank for rank, _ in values] == ["0", "1"]
     assert (found.returncode, found.stdout) == (7, f"1 on {values[1][1]}\n"), found.stderr

@@ -95,8 +95,8 @@ def job(entered: Entered) -> Iterator[str]:
 
 def test_a_login_is_on_the_host_of_the_job_and_sees_what_its_ranks_see(entered: Entered, job: str, slurm: Bed) -> None:
     line = 'hostname; id -u; echo "$COLOUR $AZ_BATCHAI_TASK_INDEX"; ls "$AZ_BATCHAI_JOB_MOUNT_ROOT"; cat; exit 7'
-    hosts = slurm.slurm("squeue", "-h", "--states=running", "-O", "NodeList:.50").strip()
-    hosts = slurm.slurm("scontrol", "show", "hostnames", hosts).split()
+    names = slurm.slurm("squeue", "-h", "--states=running", "-O", "NodeList:.50").strip()
+    hosts = slurm.slurm("scontrol", "show", "hostnames", names).split()
     found = entered.run("@NODE", line, text="in\n", node=1)
     assert (found.returncode, found.stdout) == (7, f"{hosts[1]}\n{os.getuid()}\nblue 1\nm\nin\n"), found.stderr
 
@@ -111,8 +111,8 @@ def test_a_shell_there_has_a_terminal_and_files_are_copied(entered: Entered, job
     os.close(own)
     (tmp_path / "sent").write_bytes(os.urandom(300_000))
     for words in (("sent", "@NODE:there"), ("@NODE:there", "back")):
-        words = tuple(str(tmp_path / word) if "@" not in word else word for word in words)
-        assert entered.run(*words, program="scp").returncode == 0
+        given = [word if "@" in word else str(tmp_path / word) for word in words]
+        assert entered.run(*given, program="scp").returncode == 0
     assert (tmp_path / "back").read_bytes() == (tmp_path / "sent").read_bytes()
 
 

@@ -131,6 +131,7 @@ def test_a_service_elsewhere_has_other_limits() -> None:
     assert any("tensorflow/tensorflow:1.8.0 is not run here" in text for text in plan(spec).warnings)
     run = plan(spec, World(containers=Containers("podman"))).warnings
     assert not any("container image" in text for text in run)
+    assert any("podman runs this job in the image" in text and "pulled from its registry first" in text for text in run)
     assert any("blobfuse" in text for text in run)
     without = plan(spec, World(containers=Containers(why="podman is not installed"))).warnings
     assert any("is not run here: the job runs on the machine itself (podman is not installed)" in t for t in without)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 from attrs import evolve
-from hypothesis import assume, given
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from batchhvd import SpecError
@@ -15,6 +15,7 @@ from batchhvd.advice.scaling.judgement import advise
 from batchhvd.advice.scaling.measurement import ScaleRun, read_run
 from batchhvd.advice.scaling.model import RankPlace, ScaleModel
 
+LOADED = settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])  # on a machine that others use
 SECONDS = st.floats(1e-4, 1.0)
 MODELS = st.builds(
     ScaleModel,
@@ -53,6 +54,7 @@ def run(model: ScaleModel, ranks: int, *, machines: int = 1, cores: int = 2, bat
     )
 
 
+@LOADED
 @given(MODELS)
 def test_known_parameters_are_recovered_from_what_they_make(model: ScaleModel) -> None:
     found = models.fit([run(model, ranks) for ranks in (1, 2, 4)])
@@ -61,6 +63,7 @@ def test_known_parameters_are_recovered_from_what_they_make(model: ScaleModel) -
     assert found.per_byte == pytest.approx(model.per_byte, rel=0.02, abs=1e-3 / model.dense)
 
 
+@LOADED
 @given(MODELS)
 def test_a_rank_count_that_was_left_out_is_predicted_if_the_model_is_true(model: ScaleModel) -> None:
     errors = models.left_out([run(model, ranks) for ranks in (1, 2, 4)])
@@ -68,6 +71,7 @@ def test_a_rank_count_that_was_left_out_is_predicted_if_the_model_is_true(model:
     assert max(map(abs, errors.values())) < 0.01
 
 
+@LOADED
 @given(MODELS, st.floats(0.5, 2.0))
 def test_a_rate_that_was_measured_wrongly_is_an_error_and_not_fitted_away(model: ScaleModel, factor: float) -> None:
     assume(not 0.7 < factor < 1.4)

@@ -70,6 +70,22 @@ def test_large_blobs_go_in_blocks_and_come_in_ranges(container: ContainerClient,
     assert len(place.left()) == before
 
 
+def test_a_blob_in_blocks_keeps_its_metadata(container: ContainerClient, place: BlobPlace) -> None:
+    """Microsoft's client sends them with each block as well."""
+    account = place.account(max_single_put_size=4, max_block_size=4)
+    blob = account.get_blob_client(str(container.container_name), "large")
+    blob.upload_blob(b"0123456789", metadata={"a": "1"})
+    assert blob.get_blob_properties().metadata == {"a": "1"}
+
+
+def test_an_md5_that_is_not_the_content_s_is_refused(container: ContainerClient) -> None:
+    wrong = ContentSettings(content_md5=bytearray(16))
+    with pytest.raises(HttpResponseError) as refused:
+        container.upload_blob("x", b"1", content_settings=wrong)
+    assert code(refused) == (400, "Md5Mismatch")
+    assert not list(container.list_blobs())
+
+
 def test_blocks_are_put_listed_and_reused(container: ContainerClient, folder: Path) -> None:
     blob = container.get_blob_client("d/blocks")
     blob.stage_block("1", b"one")

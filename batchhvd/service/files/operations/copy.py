@@ -12,14 +12,13 @@ from batchhvd.service.files.operations.range import check_may_write
 from batchhvd.service.files.operations.smb import note_smb, written_at
 from batchhvd.service.files.protocol.permission import DEFAULT_KEY
 from batchhvd.service.storage.condition import check_write
-from batchhvd.service.storage.copying import check_source_conditions, receipt
+from batchhvd.service.storage.copying import check_signed, check_source_conditions, check_source_sums, receipt
 from batchhvd.service.storage.disk import content, tree
 from batchhvd.service.storage.disk.disk import Disk
 from batchhvd.service.storage.disk.sidecar import Facts
-from batchhvd.service.storage.protocol import crc64
 from batchhvd.service.storage.protocol.byte_range import RANGE_BYTES, asked, bounds
-from batchhvd.service.storage.protocol.refusal import CopySourceError, refusal
-from batchhvd.service.storage.protocol.request import Request, Target, md5
+from batchhvd.service.storage.protocol.refusal import refusal
+from batchhvd.service.storage.protocol.request import Request, Target
 from batchhvd.service.storage.protocol.response import Response
 from batchhvd.service.storage.shown_headers import written
 
@@ -81,7 +80,7 @@ def put_from_url(disk: Disk, request: Request) -> Response:
         raise refusal("RequestBodyTooLarge")
     if request.size:
         raise refusal("InvalidHeaderValue", "The content comes from x-ms-copy-source; the body must be empty.")
-    _check_signed(request)
+    check_signed(request)
     body = _source_bytes(disk, request, part)
     with tree.file(disk.share(request.target), request.target.names, os.O_RDWR) as (fd, place):
         about = os.fstat(fd)
@@ -100,18 +99,6 @@ def abort(disk: Disk, request: Request) -> Response:
     raise refusal("NoPendingCopyOperation")
 
 
-def _check_signed(request: Request) -> None:
-    """Refuses a source without a link of its own, as Azure does: the request's key does not open it."""
-    if "sig=" not in request.header("x-ms-copy-source").partition("?")[2]:
-        raise CopySourceError(
-            "The source of the copy cannot be read: its URL carries no link. Append one that permits reading.",
-            status=401,
-            code="CannotVerifyCopySource",
-            source_status=401,
-            source_code="NoAuthenticationInformation",
-        )
-
-
 def _source_bytes(disk: Disk, request: Request, part: tuple[int, int]) -> bytes:
     with _source(disk, request.origin()) as (origin, facts):
         about = os.fstat(origin)
@@ -119,21 +106,8 @@ def _source_bytes(disk: Disk, request: Request, part: tuple[int, int]) -> bytes:
         if bounds(part, about.st_size) != part:
             raise refusal("InvalidRange", "It lies outside the source.")
         body = os.pread(origin, part[1] - part[0] + 1, part[0])
-    _check_source_sums(request, body)
+    check_source_sums(request, lambda: [body])
     return body
-
-
-def _check_source_sums(request: Request, body: bytes) -> None:
-    """Refuses bytes of the source that do not have the checksums that the request names."""
-    names = ("content-md5", "content-crc64", "if-match-crc64", "if-none-match-crc64")
-    plain, promised, wanted, unwanted = (request.header(f"x-ms-source-{name}") for name in names)
-    if plain and md5([body]) != plain:
-        raise refusal("Md5Mismatch", "It is about the source.")
-    found = crc64.encoded([body]) if promised or wanted or unwanted else ""
-    if promised and found != promised:
-        raise refusal("Crc64Mismatch", "It is about the source.")
-    if (wanted and found != wanted) or (unwanted and found == unwanted):
-        raise refusal("SourceConditionNotMet")
 
 
 @contextmanager

@@ -36,7 +36,7 @@ _REFUSALS: dict[str, tuple[int, str]] = {
     "InfiniteLeaseDurationRequired": (412, "A file's lease is infinite; send x-ms-lease-duration: -1."),
     "InternalError": (500, "The service failed; its log says why."),
     "InvalidBlockId": (400, "A block's id must be 1 to 64 bytes in base64."),
-    "InvalidBlockList": (400, "The list names a block that was not put."),
+    "InvalidBlockList": (400, "The specified block list is invalid: it names a block that was not put."),
     "InvalidHeaderValue": (400, "A header has a value that cannot be used."),
     "InvalidInput": (400, "The body is not what this operation takes."),
     "InvalidMetadata": (400, "A metadata name must begin with a letter or '_' and have only letters, digits and '_'."),
