@@ -40,6 +40,7 @@ ORDER = (
     "trainer_exchange_h200",
     "trainer_gpu_h100",
     "weight_check",
+    "adviser",
     "control_plane",
     "scheduler",
     "growth",
@@ -50,6 +51,7 @@ ORDER = (
     "sweep_kills",
     "sweep_many",
     "transfer",
+    "testing",
     "client",
     "first_hour",
 )

@@ -2,11 +2,12 @@
 
     python benchmarks/transfer.py                  everything: some minutes and 3 GiB of disk
     python benchmarks/transfer.py --quick          the same at a tenth of the size
-    python benchmarks/transfer.py --only large     one part: large, listing, small, parallel
+    python benchmarks/transfer.py --only large     one part: large, listing, small, deletion, memory, parallel
 
-The yardstick for large files is a server that throws uploads away and sends zeros: the same HTTP stack and client,
-no disk and no signatures to check. Both are measured in turns, so that a busy machine slows both. Rates are the best of
-some rounds, because other work can only make a round slower; the medians and the load stand beside them.
+The yardstick is a server that throws uploads away and sends zeros: the same HTTP stack and client, no disk and no
+signatures to check. Both are measured in turns, so that a busy machine slows both. Rates are the best of some rounds,
+because other work can only make a round slower; the medians and the load stand beside them, and what is counted in the
+processor's seconds is hardly touched by other work.
 """
 
 from __future__ import annotations
@@ -49,12 +50,19 @@ class Place:
 
     url: str
     key: str
-    pid: int = 0
+    pid: int
+    root: Path
 
     def busy(self) -> float:
         """Returns the processor's seconds that the serving process has taken."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def peak(self) -> float:
+        """Returns the most memory that the serving process has had since the last call, in MiB."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        Path(f"/proc/{self.pid}/clear_refs").write_text("5")
+        return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
     def share(self) -> ShareClient:
         """Returns a client; failures count, so it tries nothing twice."""
@@ -97,9 +105,12 @@ def large(place: Place, scale: float) -> dict[str, Any]:
     data = data[:size]
     with discard() as nowhere:
         rates: dict[str, list[float]] = {name: [] for name in ("up", "down", "discard up", "discard down")}
+        spent: dict[str, list[float]] = {"service": [], "discard": []}
         for _ in range(ROUNDS):
             for prefix, target in (("", place), ("discard ", nowhere)):
+                before = target.busy()
                 up, down, digest = _move(target, data)
+                spent[prefix.strip() or "service"].append((target.busy() - before) * 1024 * MIB / size)
                 rates[f"{prefix}up"].append(size / MIB / up)
                 rates[f"{prefix}down"].append(size / MIB / down)
                 if not prefix and digest != hashlib.sha256(data).hexdigest():
@@ -107,7 +118,29 @@ def large(place: Place, scale: float) -> dict[str, Any]:
     best = {name: round(max(values), 1) for name, values in rates.items()}
     median = {name: round(statistics.median(values), 1) for name, values in rates.items()}
     shares = {f"{way} share": round(best[way] / best[f"discard {way}"], 2) for way in ("up", "down")}
-    return {"bytes": size, "equal digest": True, **shares, "MiB per second": {"best": best, "median": median}}
+    rest = {
+        "server's CPU seconds per GiB up and down": {name: round(min(values), 2) for name, values in spent.items()},
+        "seconds per GiB only to write it to the same disk": _written(place, size),
+    }
+    return {"bytes": size, "equal digest": True, **shares, "MiB per second": {"best": best, "median": median}, **rest}
+
+
+def _written(place: Place, size: int) -> dict[str, float]:
+    """Returns what the system takes to write as many bytes, in pieces of 4 MiB, into a new file beside the shares.
+
+    A virtual machine gives memory that was free for a while back to its host, and pays for it when it is used again:
+    "after a pause" is such a case.
+    """
+    seconds = {}
+    for name, pause in (("at once", 0.0), ("again", 0.0), ("after a pause", 6.0)):
+        time.sleep(pause)
+        start = time.perf_counter()
+        with open(place.root / "written", "wb", buffering=0) as file:
+            for _ in range(size // (4 * MIB)):
+                file.write(bytes(4 * MIB))
+        seconds[name] = round((time.perf_counter() - start) * 1024 * MIB / size, 2)
+        (place.root / "written").unlink()
+    return seconds
 
 
 def _move(place: Place, data: bytes) -> tuple[float, float, str]:
@@ -135,27 +168,62 @@ def listing(place: Place, scale: float) -> dict[str, Any]:
         seconds.append(round(time.perf_counter() - start, 3))
         if found != names:
             raise SystemExit(f"{len(found)} of {count} files were listed")
-    return {"files": count, "complete": True, "seconds": {"best": min(seconds), "median": statistics.median(seconds)}}
+    told: dict[str, Any] = {"files": count, "complete": True}
+    told["seconds"] = {"best": min(seconds), "median": statistics.median(seconds)}
+    return {**told, "5,000 with all includes: service's CPU seconds": _all_includes(place, scale)}
+
+
+def _all_includes(place: Place, scale: float) -> float:
+    place.share().create_directory("half")
+    for number in range(int(5000 * scale)):
+        (place.root / "shares" / ACCOUNT / SHARE / "half" / f"file {number:05}.txt").touch()
+    directory, spent = place.share().get_directory_client("half"), []
+    for _ in range(ROUNDS):
+        busy = place.busy()
+        for _ in range(10):
+            list(directory.list_directories_and_files(include=["timestamps", "Etag", "Attributes", "PermissionKey"]))
+        spent.append((place.busy() - busy) / 10)
+    return round(min(spent) / scale, 3)
 
 
 def small(place: Place, scale: float) -> dict[str, Any]:
-    """Uploads small files of 4 KiB with 8 workers, as threads of one process and as processes."""
-    count, share = int(1000 * scale), place.share()
-    rates: dict[str, list[float]] = {"threads": [], "processes": []}
-    spent = []
-    for kind, values in rates.items():
-        pool = ThreadPoolExecutor(8) if kind == "threads" else ProcessPoolExecutor(8, mp_context=get_context("spawn"))
-        with pool:
-            list(pool.map(upload_small, [place] * 8, [[] for _ in range(8)]))  # the workers have started
-            for turn in range(ROUNDS):
-                share.create_directory(f"{kind}-{turn}")
-                parts = [[f"{kind}-{turn}/{number}.bin" for number in range(worker, count, 8)] for worker in range(8)]
-                start, busy = time.perf_counter(), place.busy()
+    """Uploads small files of 4 KiB with 8 workers, as threads of one process and as processes, in turns with the other.
+
+    The limit is the client: it takes two requests a file and more of the processor than the service, and the threads of
+    one process have one processor among them.
+    """
+    count = int(2000 * scale)
+    found: dict[str, Any] = {"files": count, "bytes each": 4096}
+    with discard() as nowhere:
+        for kind in ("threads", "processes"):
+            for name, figures in _small(kind, {"service": place, "discard": nowhere}, count).items():
+                found.setdefault(name, {})[kind] = figures
+    return found
+
+
+def _small(kind: str, places: dict[str, Place], count: int) -> dict[str, Any]:
+    rates: dict[str, list[float]] = {name: [] for name in places}
+    served: dict[str, list[float]] = {name: [] for name in places}
+    asked: list[float] = []
+    pool = ThreadPoolExecutor(8) if kind == "threads" else ProcessPoolExecutor(8, mp_context=get_context("spawn"))
+    with pool:
+        list(pool.map(upload_small, [places["service"]] * 8, [[] for _ in range(8)]))  # the workers have started
+        for turn in range(ROUNDS):
+            places["service"].share().create_directory(f"{kind}-{turn}")
+            parts = [[f"{kind}-{turn}/{number}.bin" for number in range(worker, count, 8)] for worker in range(8)]
+            for name, place in places.items():
+                start, busy, own = time.perf_counter(), place.busy(), time.process_time()
                 list(pool.map(upload_small, [place] * 8, parts))
-                values.append(round(count / (time.perf_counter() - start), 1))
-                spent.append(round(1000 * (place.busy() - busy) / count, 2))
-    found = {kind: {"best": max(values), "median": statistics.median(values)} for kind, values in rates.items()}
-    return {"files": count, "bytes each": 4096, "files per second": found, "service's CPU ms per file": min(spent)}
+                rates[name].append(round(count / (time.perf_counter() - start), 1))
+                served[name].append(round(1000 * (place.busy() - busy) / count, 2))
+                asked.append(round(1000 * (time.process_time() - own) / count, 2))
+    told: dict[str, Any] = {
+        "files per second": {"best": max(rates["service"]), "median": statistics.median(rates["service"])},
+        "to the server that discards": {"best": max(rates["discard"]), "median": statistics.median(rates["discard"])},
+        "share": round(max(rates["service"]) / max(rates["discard"]), 2),
+        "server's CPU ms per file": {name: min(values) for name, values in served.items()},
+    }
+    return {**told, "client's CPU ms per file": min(asked)} if kind == "threads" else told
 
 
 def upload_small(place: Place, names: list[str]) -> None:
@@ -163,6 +231,56 @@ def upload_small(place: Place, names: list[str]) -> None:
     share = place.share()
     for name in names:
         share.get_file_client(name).upload_file(_content(name, 4096))
+
+
+def deletion(place: Place, scale: float) -> dict[str, Any]:
+    """Deletes shares with 10,000 files: how long the caller waits, until the files are gone, what it costs."""
+    count, waits, costs, gone = int(10_000 * scale), [], [], []
+    for turn in range(3):
+        share = ShareClient.from_share_url(
+            f"{place.url}/{ACCOUNT}/deleted{turn}", credential=place.key, use_env_settings=False, retry_total=0
+        )
+        share.create_share()
+        folder = place.root / "shares" / ACCOUNT / share.share_name
+        for number in range(count):
+            (folder / f"{number}.bin").write_bytes(b"x" * 100)
+        busy, start = place.busy(), time.perf_counter()
+        share.delete_share()
+        waits.append(round(time.perf_counter() - start, 4))
+        while any((place.root / "shares" / ".files" / "trash").iterdir()):
+            time.sleep(0.01)
+        gone.append(round(time.perf_counter() - start, 3))
+        costs.append(round(place.busy() - busy, 3))
+    return {"files": count, "seconds to the caller": max(waits), "until they are gone": max(gone), "CPU s": min(costs)}
+
+
+def memory(place: Place, scale: float) -> dict[str, Any]:
+    """Compares the most memory that the service has for a large file and a long listing with that for small ones."""
+    share = place.share()
+    found: dict[str, float] = {}
+    share.create_directory("few")
+    share.create_directory("lots")
+    for folder, count in (("few", 100), ("lots", int(50_000 * scale))):
+        for number in range(count):
+            (place.root / "shares" / ACCOUNT / SHARE / folder / f"file {number:06}.bin").touch()
+    for name, act in (
+        ("file of 16 MiB", lambda: _through(place, 16 * MIB)),
+        ("file of 1 GiB", lambda: _through(place, int(1024 * scale) * MIB)),
+        ("listing of 100 files", lambda: list(share.list_directories_and_files("few", include=["timestamps", "Etag"]))),
+        ("listing of 50,000", lambda: list(share.list_directories_and_files("lots", include=["timestamps", "Etag"]))),
+    ):
+        act()
+        place.peak()
+        act()
+        found[name] = round(place.peak(), 1)
+    return {"peak of the service's memory, MiB": found}
+
+
+def _through(place: Place, size: int) -> None:
+    file = place.share().get_file_client("memory.bin")
+    file.upload_file(bytes(size), max_concurrency=4)
+    for _ in file.download_file(max_concurrency=4).chunks():
+        pass
 
 
 def parallel(place: Place, scale: float) -> dict[str, Any]:
@@ -225,7 +343,7 @@ def service(root: Path) -> Iterator[Place]:
             body = {"location": "eastus", "sku": {"name": "Standard_LRS"}, "kind": "Storage"}
             arm.put(f"{account}?api-version=2018-07-01", json=body).raise_for_status()
             keys = arm.post(f"{account}/listKeys?api-version=2018-07-01").raise_for_status().json()["keys"]
-        place = Place(url, keys[0]["value"], json.loads((root / "service.json").read_text())["pid"])
+        place = Place(url, keys[0]["value"], json.loads((root / "service.json").read_text())["pid"], root)
         place.share().create_share()
         yield place
 
@@ -236,12 +354,12 @@ def discard() -> Iterator[Place]:
     with tempfile.TemporaryDirectory() as folder:
         ready = Path(folder) / "url"
         command = [sys.executable, __file__, "--discard", "--output", str(ready)]
-        with _process(command, lambda: ready.is_file() and ready.read_text().endswith("\n")):
-            yield Place(ready.read_text().strip(), base64.b64encode(b"no matter").decode())
+        with _process(command, lambda: ready.is_file() and ready.read_text().endswith("\n")) as pid:
+            yield Place(ready.read_text().strip(), base64.b64encode(b"no matter").decode(), pid, Path(folder))
 
 
 @contextmanager
-def _process(command: list[str], ready: Any) -> Iterator[None]:
+def _process(command: list[str], ready: Any) -> Iterator[int]:
     process = subprocess.Popen(command)
     try:
         deadline = time.monotonic() + 60
@@ -249,7 +367,7 @@ def _process(command: list[str], ready: Any) -> Iterator[None]:
             if process.poll() is not None or time.monotonic() > deadline:
                 raise SystemExit(f"{command[1:4]} did not start")
             time.sleep(0.02)
-        yield
+        yield process.pid
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)
@@ -307,7 +425,7 @@ def machine(quick: bool) -> dict[str, Any]:
     }
 
 
-PARTS = (large, listing, small, parallel)
+PARTS = (large, listing, small, deletion, memory, parallel)
 
 if __name__ == "__main__":
     main()

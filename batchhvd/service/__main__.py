@@ -11,7 +11,6 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
@@ -124,6 +123,7 @@ class Service:
     def __init__(self, root: Path, options: argparse.Namespace, watch: RootWatch) -> None:
         self._root, self._options, self._watch, self._started = root, options, watch, time.time()
         self._store = Store(root / "state.sqlite")
+        self._keys = accounts.KeyBook(self._store)
         self._wake, self._stop = threading.Event(), threading.Event()
         self._hall = Hall()
         self._activity = process.Activity(self._store.is_active)
@@ -181,9 +181,6 @@ class Service:
                 servers, lambda: self._announce(server.url(listener)), self._ended, proxies.pop_all().aclose
             )
 
-    def _keys(self, account: str) -> Sequence[str] | None:
-        return accounts.keys_of(self._store, account)
-
     def _application(self, blobs: Blobs, blob_endpoint: str) -> Holding:
         here = self._options.engine == "processes"
         advice = PreparationAdvice(self._options.prepare, self._root / "layers", here)
@@ -195,6 +192,7 @@ class Service:
             Files(
                 self._root / "shares",
                 self._keys,
+                kept_days=lambda account: accounts.kept_days(self._store, account),
                 admitted=trust,
                 problem=self._watch.problem,
             ),

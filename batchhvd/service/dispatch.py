@@ -8,7 +8,7 @@ from functools import partial
 from attrs import evolve
 
 from batchhvd.errors import BadRequestError, NotFoundError
-from batchhvd.service.arm import groups, storage_accounts
+from batchhvd.service.arm import file_services, groups, storage_accounts
 from batchhvd.service.arm.filtering import FILTER, NARROWING
 from batchhvd.service.batchai import bulk
 from batchhvd.service.batchai.handlers import handlers
@@ -32,7 +32,7 @@ def routes(description: Description) -> Routes[Operation | Handler]:
     table.add(
         "POST", description.operation("Jobs_ListByExperiment").template, Reading(partial(bulk.create, description))
     )
-    for route in (*groups.ROUTES, *storage_accounts.ROUTES):
+    for route in (*groups.ROUTES, *storage_accounts.ROUTES, *file_services.ROUTES):
         table.add(*route)
     return table
 

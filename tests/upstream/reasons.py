@@ -4,7 +4,6 @@ from __future__ import annotations
 
 _HANDLES = "it needs handles that somebody has opened over SMB by hand"
 _PREMIUM = "premium accounts: this service's accounts are standard ones"
-_CASE = "names of metadata come back in lower case: the HTTP server (uvicorn) reads and writes them so."
 _DIFF = "a comparison is one of contents: what a clear or a rewrite left as it was is not a change."
 
 NOT_APPLICABLE: dict[str, dict[str, str]] = {
@@ -55,8 +54,6 @@ NOT_APPLICABLE: dict[str, dict[str, str]] = {
 DIFFERS: dict[str, dict[str, str]] = {
     "files": {
         "test_abort_copy_file": "a copy is done when it is answered, never pending.",
-        "test_set_file_metadata_with_broken_lease": _CASE,
-        "test_set_file_metadata_with_upper_case": _CASE,
         "test_list_ranges_diff": _DIFF,
         "test_list_ranges_diff_paged": _DIFF,
         "test_list_ranges_diff_trailing_dot": _DIFF,

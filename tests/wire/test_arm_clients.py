@@ -20,7 +20,8 @@ from azure.core.exceptions import (
 from azure.core.pipeline.policies import SansIOHTTPPolicy
 from azure.mgmt.resource.resources import ResourceManagementClient
 from azure.mgmt.storage import StorageManagementClient
-from azure.storage.fileshare import ShareClient
+from azure.mgmt.storage.models import DeleteRetentionPolicy, FileServiceProperties
+from azure.storage.fileshare import ShareClient, ShareServiceClient
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
 ACCOUNT: Any = {"sku": {"name": "Standard_LRS"}, "kind": "StorageV2", "location": "eastus"}
@@ -303,3 +304,59 @@ def test_a_filter_narrows_or_is_refused_and_is_never_dropped(resources: Any, ser
         list(resources.resources.list(top=1))
     for name in (mine, other):
         resources.resource_groups.begin_delete(name).result()
+
+
+def test_deleted_shares_are_kept_for_as_many_days_as_the_account_says(
+    service: Any, resources: Any, storage: Any
+) -> None:
+    group, account = f"g{os.urandom(4).hex()}", f"kept{os.urandom(4).hex()}"
+    resources.resource_groups.create_or_update(group, {"location": "eastus"})
+    storage.storage_accounts.begin_create(group, account, ACCOUNT).result()
+    services = storage.file_services
+    assert not services.get_service_properties(group, account).share_delete_retention_policy.enabled
+    properties: Any = FileServiceProperties  # its overloads do not name the fields of its properties
+    policy = properties(share_delete_retention_policy=DeleteRetentionPolicy(enabled=True, days=3))
+    set_now = services.set_service_properties(group, account, policy)
+    assert (set_now.name, set_now.share_delete_retention_policy.days) == ("default", 3)
+    [listed] = services.list(group, account).value
+    assert listed.share_delete_retention_policy.enabled
+    key = storage.storage_accounts.list_keys(group, account).keys_property[0].value
+    files = ShareServiceClient(f"{service.url}/{account}", key, retry_total=0, use_env_settings=False)
+    files.create_share("gone").create_directory("d")
+    files.delete_share("gone")
+    # What was deleted under the rule stays, whatever the rule is later.
+    off = properties(share_delete_retention_policy=DeleteRetentionPolicy(enabled=False))
+    services.set_service_properties(group, account, off)
+    [deleted] = files.list_shares(include_deleted=True)
+    assert (deleted.deleted, deleted.remaining_retention_days) == (True, 3)
+    share = files.undelete_share("gone", deleted.version or "")
+    assert [entry.name for entry in share.list_directories_and_files()] == ["d"]
+    files.delete_share("gone")
+    assert not list(files.list_shares(include_deleted=True))
+
+
+POLICY = "shareDeleteRetentionPolicy"
+
+
+@pytest.mark.parametrize(
+    ("properties", "status", "place"),
+    [
+        ({POLICY: {"enabled": True}}, 400, f"/properties/{POLICY}/days"),
+        ({POLICY: {"enabled": True, "days": 366}}, 400, f"/properties/{POLICY}/days"),
+        ({POLICY: {"enabled": "yes"}}, 400, f"/properties/{POLICY}/enabled"),
+        ({"cors": {"corsRules": [{}]}}, 501, "/properties/cors"),
+        ({"protocolSettings": {"smb": {"versions": "SMB3.0"}}}, 501, "/properties/protocolSettings"),
+    ],
+)
+def test_file_services_say_what_they_do_not_do(
+    service: Any, resources: Any, storage: Any, properties: Any, status: int, place: str
+) -> None:
+    group, account = f"g{os.urandom(4).hex()}", f"kept{os.urandom(4).hex()}"
+    resources.resource_groups.create_or_update(group, {"location": "eastus"})
+    storage.storage_accounts.begin_create(group, account, ACCOUNT).result()
+    path = f"/resourceGroups/{group}/providers/Microsoft.Storage/storageAccounts/{account}/fileServices/default"
+    head = {"Authorization": f"Bearer {service.token}"}
+    url = f"{service.url}/subscriptions/{SUBSCRIPTION}{path}?api-version=2023-01-01"
+    answer = httpx.put(url, headers=head, json={"properties": properties}, trust_env=False)
+    assert (answer.status_code, answer.json()["error"]["target"]) == (status, place)
+    assert httpx.get(url.replace("/default", "/other"), headers=head, trust_env=False).status_code == 404

@@ -151,9 +151,12 @@ def _sentence(
     lost = f"{last.exchange / run.step:.0%} of a step is exchange"
     if fastest == 1:
         text = f"Do not scale: {last.ranks} ranks are worth {last.worth:.2f}, and {lost}"
+        if last.worth > 1 + _EQUAL:
+            text = f"Nothing shows that more ranks pay: {last.ranks} may be worth {last.worth:.2f}, and {lost}"
     else:
         text = f"Take {fastest} ranks: they are worth {last.worth:.2f}, and {lost}"
-    text += f"; the cheapest is {_count(cheapest)}" if cheapest != fastest else ", which is also the cheapest"
+        also = "No number of ranks is cheaper" if cheapest == fastest else f"The cheapest is {_count(cheapest)}"
+        text += f". {also}"
     text += f". {helps[0][1]}." if helps else "."
     widest = max(run.spread for run in runs)
     if widest > _UNSURE:

@@ -243,16 +243,18 @@ def check_name(here: Here, ask: Ask) -> Answer:
     return Answer(200, {"nameAvailable": True})
 
 
-_ACCOUNTS = "/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.Storage/storageAccounts"
+ACCOUNTS = "/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.Storage/storageAccounts"
+"""The path of the storage accounts of a group."""
+
 _ALL = "/subscriptions/{subscription}/providers/Microsoft.Storage"
 ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", _ALL + "/storageAccounts", list_accounts),
     ("POST", _ALL + "/checkNameAvailability", check_name),
-    ("GET", _ACCOUNTS, list_accounts),
-    ("PUT", _ACCOUNTS + "/{account}", put_account),
-    ("PATCH", _ACCOUNTS + "/{account}", patch_account),
-    ("GET", _ACCOUNTS + "/{account}", get_account),
-    ("DELETE", _ACCOUNTS + "/{account}", delete_account),
-    ("POST", _ACCOUNTS + "/{account}/listKeys", list_keys),
-    ("POST", _ACCOUNTS + "/{account}/regenerateKey", regenerate_key),
+    ("GET", ACCOUNTS, list_accounts),
+    ("PUT", ACCOUNTS + "/{account}", put_account),
+    ("PATCH", ACCOUNTS + "/{account}", patch_account),
+    ("GET", ACCOUNTS + "/{account}", get_account),
+    ("DELETE", ACCOUNTS + "/{account}", delete_account),
+    ("POST", ACCOUNTS + "/{account}/listKeys", list_keys),
+    ("POST", ACCOUNTS + "/{account}/regenerateKey", regenerate_key),
 )

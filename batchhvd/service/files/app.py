@@ -40,7 +40,7 @@ class Files(DataPlane):
         root: the directory that holds ``<account>/<share>/``.
         keys: returns an account's base64 keys, or None for an account that does not exist.
         now: the clock, seconds since 1970.
-        kept_days: for how many days deleted shares can be restored; 0 for not at all.
+        kept_days: for how many days deleted shares can be restored, 0 for not at all; or what says so of an account.
         admitted: told of each request (its ASGI scope) that a key or a link permits.
         problem: says what keeps the service from answering, "" if nothing does.
     """
@@ -50,11 +50,11 @@ class Files(DataPlane):
         root: str | os.PathLike[str],
         keys: Keys,
         now: Callable[[], float] = time.time,
-        kept_days: int = 0,
+        kept_days: int | Callable[[str], int] = 0,
         admitted: Callable[[Scope], None] = lambda scope: None,
         problem: Callable[[], str] = lambda: "",
     ) -> None:
-        super().__init__(Disk(Path(root), now, kept_days), keys, "file")
+        super().__init__(Disk(Path(root), now, kept_days if callable(kept_days) else lambda _: kept_days), keys, "file")
         self._admitted, self._problem, self._root = admitted, problem, root
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -62,9 +62,21 @@ def _headers(scope: Scope, response: Response) -> list[tuple[bytes, bytes]]:
     headers = {**_common(scope), **response.headers}
     if isinstance(response.body, bytes) and response.status != 304:
         headers.setdefault("content-length", str(len(response.body)))
-    pairs = [(name.encode(), _encode(value)) for name, value in headers.items()]
+    pairs = [(_name(name), _encode(value)) for name, value in headers.items()]
     # The last one: when it has arrived, all have.
     return [*pairs, (b"x-ms-request-id", str(uuid.uuid4()).encode())]
+
+
+class _Spelled(bytes):
+    """A header's name that goes out as it is spelled; the HTTP server writes what ``lower`` returns."""
+
+    def lower(self) -> _Spelled:
+        """Returns the same name."""
+        return self
+
+
+def _name(name: str) -> bytes:
+    return name.encode() if name.islower() else _Spelled(name.encode())
 
 
 def _common(scope: Mapping[str, list[tuple[bytes, bytes]]]) -> dict[str, str]:

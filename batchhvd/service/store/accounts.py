@@ -7,6 +7,15 @@ from pathlib import Path
 
 from batchhvd.service.store.records import ACTIVE, Record, Store
 
+KEPT_DAYS = "keptDays"
+"""The entry of an account's private part with the days for which its deleted shares are kept."""
+
+
+def kept_days(store: Store, account: str) -> int:
+    """Returns for how many days the deleted shares of an account can be restored, 0 for not at all."""
+    record = find(store, account)
+    return int(record.private.get(KEPT_DAYS, 0)) if record else 0
+
 
 def find(store: Store, account: str) -> Record | None:
     """Returns an account by its name, which is unique over all groups, or None."""
@@ -22,6 +31,25 @@ def keys_of(store: Store, account: str) -> Sequence[str] | None:
     if record is not None:
         return keys(record)
     return next((server.private["keys"] for server in store.servers_of(account)), None)
+
+
+class KeyBook:
+    """The keys of all accounts, read again after each change of the store: every request to a share asks for them."""
+
+    def __init__(self, store: Store) -> None:
+        """Begins with none."""
+        self._store, self._at = store, -1
+        self._known: dict[str, Sequence[str]] = {}
+
+    def __call__(self, account: str) -> Sequence[str] | None:
+        """Returns the keys of an account, in base64, or None if there is no such account."""
+        at = self._store.commits
+        if at != self._at:
+            self._known, self._at = {}, at
+        found = self._known.get(account) or keys_of(self._store, account)
+        if found:
+            self._known[account] = found
+        return found
 
 
 def folders(root: Path, account: str) -> tuple[Path, ...]:

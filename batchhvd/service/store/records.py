@@ -104,6 +104,7 @@ class Store:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
         self._local = threading.local()
+        self.commits = 0  # grows with each change; this process is the only one that makes any
         # SQLite lets a thread that waits for another one sleep for up to 100 ms; a lock wakes it at once.
         self._turn = threading.Lock()
         with self.transaction() as connection:
@@ -290,6 +291,7 @@ class Store:
                 raise
             try:
                 connection.execute("COMMIT")
+                self.commits += 1
             except sqlite3.Error:  # a full disk: what follows must not join this transaction
                 _roll_back(connection)
                 raise

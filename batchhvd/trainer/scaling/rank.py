@@ -50,6 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         runpy.run_path(options.script, run_name="__main__")
     except BatchHvdError as error:
         return _failed(error)
+    except SystemExit as end:
+        if end.code:
+            raise
     except BaseException as end:
         if type(end).__name__ != "Finished":  # its module imports Keras, which the script may not have done
             raise

@@ -50,6 +50,24 @@ def test_a_metadata_name_that_is_none_is_refused_everywhere(share: ShareClient, 
     assert sorted(entry.name for entry in share.list_directories_and_files()) == ["d", "f"]
 
 
+def test_names_of_metadata_keep_their_capitals(service: Service, share: ShareClient) -> None:
+    said = {"MixedCase": "1", "lower": "2", "UP_9": "3"}
+    share.set_share_metadata(said)
+    folder = share.create_directory("d", metadata=said)
+    file = folder.get_file_client("f")
+    file.upload_file(b"1", metadata=said)
+    file.get_file_properties()
+    copy, moved = share.get_file_client("copy"), file.rename_file("d/g")
+    copy.start_copy_from_url(moved.url)
+    for told in (share.get_share_properties(), folder.get_directory_properties(), copy.get_file_properties()):
+        assert told.metadata == said
+    assert moved.get_file_properties().metadata == said
+    [listed] = service.account().list_shares(share.share_name, include_metadata=True)
+    assert listed.metadata == said
+    moved.set_file_metadata({"mixedcase": "now small"})
+    assert moved.get_file_properties().metadata == {"mixedcase": "now small"}
+
+
 def test_what_an_earlier_version_took_does_not_break_a_listing(service: Service, share: ShareClient) -> None:
     notes = Sidecar(service.root / ".files" / "sidecar.sqlite")
     inode = (service.root / ACCOUNT / share.share_name).stat().st_ino

@@ -38,18 +38,20 @@ class Grave:
 
     def days_left(self, disk: Disk) -> int:
         """Returns for how many days more it is kept."""
-        return max(0, disk.kept_days - int((disk.now() - self.facts.get("deleted", 0.0)) // _DAY))
+        return max(0, _kept(disk, self.target, self.facts) - int((disk.now() - self.facts.get("deleted", 0.0)) // _DAY))
 
 
 def bury(disk: Disk, target: Target, snapshots: Sequence[Target]) -> None:
     """Deletes a share with its snapshots, or keeps them for as many days as the service is told to."""
-    if disk.kept_days <= 0:
+    days = disk.kept_days(target.account)
+    if days <= 0:
         for snapshot in snapshots:
             disk.remove(disk.share(snapshot), disk.key(snapshot))
         disk.remove(disk.share(target), disk.key(target))
         return
     about = disk.share(target).stat()
-    disk.note(target, "", about, {**disk.facts(target, "", about), "deleted": disk.now(), "lease": None})
+    facts = disk.facts(target, "", about)
+    disk.note(target, "", about, {**facts, "deleted": disk.now(), "kept": days, "lease": None})
     disk.bury(target, f"{_EPOCH + time.time_ns() // 100:016X}")
 
 
@@ -72,8 +74,13 @@ def restore(disk: Disk, request: Request) -> Response:
     if disk.share(request.target).exists():
         raise refusal("ShareAlreadyExists", "Delete it before the deleted one is restored.")
     disk.restore(request.target, version)
-    disk.note(request.target, "", grave.about, {**grave.facts, "deleted": 0.0})
+    disk.note(request.target, "", grave.about, {**grave.facts, "deleted": 0.0, "kept": 0})
     return Response(201, written(grave.about, grave.facts))
+
+
+def _kept(disk: Disk, target: Target, facts: Facts) -> int:
+    """Returns for how many days a deleted share is kept: as was the rule when it was deleted."""
+    return facts.get("kept") or disk.kept_days(target.account)
 
 
 def _grave(disk: Disk, target: Target, version: str) -> Grave | None:
@@ -83,7 +90,7 @@ def _grave(disk: Disk, target: Target, version: str) -> Grave | None:
     except FileNotFoundError:
         return None
     facts = disk.sidecar.get(plot.buried, "", about.st_ino)
-    if disk.now() - facts.get("deleted", 0.0) < disk.kept_days * _DAY:
+    if disk.now() - facts.get("deleted", 0.0) < _kept(disk, target, facts) * _DAY:
         return Grave(target, version, about, facts)
     disk.discard(plot.grave)  # first: a grave of which nothing is noted would be restored at the next start
     for key in disk.sidecar.shares(plot.buried):

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from attrs import frozen
+from attrs import define
 
 from batchhvd.service.storage.disk.graves import Plot, settle
 from batchhvd.service.storage.disk.room import Room, length
@@ -31,21 +31,24 @@ from batchhvd.service.storage.protocol.refusal import refusal
 from batchhvd.service.storage.protocol.request import TakesLong, Target
 
 
-@frozen
+@define
 class Staged:
     """A file being created outside the share.
 
     Attributes:
         fd: the open file.
         path: its path.
+        entered: whether it has left that place.
     """
 
     fd: int
     path: Path
+    entered: bool = False
 
     def enter(self, place: Spot) -> os.stat_result:
         """Puts the file in its place, over what was there, and returns what the system knows of it."""
         os.rename(self.path, place.name, dst_dir_fd=place.fd)
+        self.entered = True
         return os.fstat(self.fd)
 
 
@@ -55,10 +58,12 @@ class Disk:
     Args:
         root: the directory that holds ``<account>/<share>/``.
         now: the clock, seconds since 1970.
-        kept_days: for how many days deleted shares can be restored; 0 for not at all.
+        kept_days: says for how many days an account's deleted shares can be restored; 0 for not at all.
     """
 
-    def __init__(self, root: Path, now: Callable[[], float] = time.time, kept_days: int = 0) -> None:
+    def __init__(
+        self, root: Path, now: Callable[[], float] = time.time, kept_days: Callable[[str], int] = lambda _: 0
+    ) -> None:
         self._root = root
         self.now = now
         self.kept_days = kept_days
@@ -145,12 +150,14 @@ class Disk:
         path = self._own / "staging" / uuid.uuid4().hex
         # Executable, as on a mount whose fileMode is the description's default, 0777.
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o777)
+        staged = Staged(fd, path)
         try:
-            yield Staged(fd, path)
+            yield staged
         finally:
             os.close(fd)
-            with suppress(FileNotFoundError):
-                path.unlink()
+            if not staged.entered:
+                with suppress(FileNotFoundError):
+                    path.unlink()
 
     @contextmanager
     def stage_folder(self) -> Iterator[Path]:

@@ -71,6 +71,7 @@ class Facts(TypedDict, total=False):
         limit: of a share, the bytes that its files may have in all, while a fire drill goes on.
         service: of an account, the settings that clients set.
         deleted: of a deleted share, when, in seconds since 1970.
+        kept: of a deleted share, for how many days it can be restored.
         frozen: of a file in a snapshot.
         written: of a blob, time of last write and size of the file that its MD5 is of.
     """
@@ -90,6 +91,7 @@ class Facts(TypedDict, total=False):
     limit: int | None
     service: dict[str, Any]
     deleted: float
+    kept: int
     frozen: FrozenFacts
     written: list[int]
 

@@ -17,6 +17,7 @@ from starlette.types import Scope
 from batchhvd.service.storage.protocol import crc64
 from batchhvd.service.storage.protocol.refusal import refusal
 from batchhvd.wire.facts.hosts import ACCOUNT_NAME
+from batchhvd.wire.facts.spelling import METADATA, SPELLING
 
 OWN_HOST = re.compile(rf"({ACCOUNT_NAME})\.(file|blob)\.")
 """The beginning of an account's own host for a service."""
@@ -24,7 +25,6 @@ OWN_HOST = re.compile(rf"({ACCOUNT_NAME})\.(file|blob)\.")
 _ACCOUNT = re.compile(ACCOUNT_NAME)
 _SHARE = re.compile(r"(?!.*--)[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 _BLOB_NAME = 1024  # characters of a blob's whole name, as in Azure
-_META = "x-ms-meta-"
 _METADATA_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # Azure's rule: a C# identifier
 _METADATA_BYTES = 8192
 _SNAPSHOT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{7}Z")
@@ -74,6 +74,7 @@ class Request:
         server: the address and port that it came to, or "".
         body: the whole body, in the pieces in which it came: joining 4 MiB costs as much as writing them.
         source: what a copy or rename takes, once the request was found to be allowed to; None for everything else.
+        spelling: names of metadata headers that have capitals, by lower-cased name.
         may_replace: whether an existing file may be replaced.
         hurried: whether other requests wait for this one; what would take long raises ``TakesLong`` then.
     """
@@ -87,6 +88,7 @@ class Request:
     client: str = ""
     server: str = ""
     body: tuple[bytes, ...] = field(default=(), repr=False)
+    spelling: Mapping[str, str] = field(factory=dict, repr=False)
     source: Target | None = None
     may_replace: bool = True
     hurried: bool = False
@@ -126,8 +128,9 @@ class Request:
         return _number(value, f"The parameter {name}", 1, most, "InvalidQueryParameterValue") if value else default
 
     def metadata(self) -> dict[str, str]:
-        """Returns the metadata that the request carries, by lower-cased name."""
-        found = {name[len(_META) :]: value for name, value in self.headers.items() if name.startswith(_META)}
+        """Returns the metadata that the request carries, by name as the client spelled it."""
+        said = {name: value for name, value in self.headers.items() if name.startswith(METADATA)}
+        found = {self.spelling.get(name, name)[len(METADATA) :]: value for name, value in said.items()}
         if "" in found:
             raise refusal("EmptyMetadataKey")
         for name in found:
@@ -172,6 +175,7 @@ def read(scope: Scope, service: str = "file") -> Request:
     query = read_query(scope.get("query_string", b"").decode("latin-1"))
     target = target_of(headers.get("host", ""), raw_path, service)
     host, port = scope.get("server") or ("", None)
+    spelling = scope.get("extensions", {}).get(SPELLING, {})
     return Request(
         method=scope["method"],
         target=located(target, query.get("sharesnapshot", ""), headers.get("x-ms-allow-trailing-dot", "")),
@@ -181,6 +185,7 @@ def read(scope: Scope, service: str = "file") -> Request:
         scheme=_scheme(scope, headers),
         client=(scope.get("client") or ("", 0))[0],
         server=f"{host}:{port}" if port else "",
+        spelling={name.decode("latin-1"): spelled.decode("latin-1") for name, spelled in spelling.items()},
     )
 
 
