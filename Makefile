@@ -5,7 +5,7 @@
 #
 # While you work: make unit (seconds), make lint, make docs, make notebooks; make models trains all kinds of models on two
 # ranks and on one; make gallery runs the recipes of Batch AI. Seldom: make search (Optuna, MLflow, TensorBoard), make azure
-# PINS=oldest (the oldest Azure packages that setup.cfg allows), make upstream (Microsoft's tests of its clients of files and of Batch AI), make clients (other storage clients),
+# PINS=oldest (the oldest Azure packages that setup.cfg allows), make upstream (Microsoft's tests of its clients of files, blobs and Batch AI), make clients (other storage clients),
 # make drills (poison, power cuts, growth: 20 minutes), make release (the wheel, and the tutorial from it), make first-hour (all that a
 # stranger does first, from the wheel).
 #
@@ -36,7 +36,7 @@ SAY = @printf '\033[1m== %s\033[0m\n'
 COMPAT := --config-settings editable_mode=compat
 PIP := PYTHONWARNINGS=ignore $(PY) -m pip install --quiet --disable-pip-version-check --no-warn-script-location
 
-.PHONY: help tutorial test lint unit models gallery search docs notebooks azure upstream upstream-batchai clients drills release first-hour clean
+.PHONY: help tutorial test lint unit models gallery search docs notebooks azure upstream upstream-blobs upstream-batchai clients drills release first-hour clean
 .DEFAULT_GOAL := help
 
 help:
@@ -46,6 +46,8 @@ tutorial: $(VENV)/.runtime $(VENV)/.horovod
 	@$(PY) -m batchhvd tutorial --engine $(ENGINE) --dataset $(DATASET) \
 	  $(if $(DATA),--data '$(DATA)') $(if $(EPOCHS),--epochs $(EPOCHS)) $(ARGS)
 
+# Thousands of programs start here: without the bytecode of before, each compiles what it imports again.
+test unit: export PYTHONDONTWRITEBYTECODE =
 test: lint
 	$(SAY) 'tests (pytest $(ARGS))'
 	@rm -f .coverage .coverage.*
@@ -87,7 +89,16 @@ azure: .venv-azure-$(PINS)/.done
 upstream: .venv-upstream/.done
 	$(SAY) "Microsoft's tests of azure-storage-file-share against the file service"
 	@.venv-upstream/bin/python -m tests.upstream.run $(ARGS)
-	@$(if $(ARGS),true,$(MAKE) --no-print-directory upstream-batchai)
+	@$(if $(ARGS),true,$(MAKE) --no-print-directory upstream-blobs upstream-batchai)
+
+# The files of the tests that hold more than what is refused by name.
+BLOB_TESTS := block_blob block_blob_async common_blob common_blob_async container container_async get_blob get_blob_async \
+  blob_access_conditions block_blob_sync_copy retry blob_retry content_validation blob_storage_account logging \
+  large_block_blob blob_api_version blob_client sas sensitive_redirect
+
+upstream-blobs: .venv-upstream/.done
+	$(SAY) "Microsoft's tests of azure-storage-blob against the blob service (20 minutes)"
+	@.venv-upstream/bin/python -m tests.upstream.run blobs $(or $(ARGS),$(BLOB_TESTS:%=test_%.py))
 
 upstream-batchai: .venv-upstream/.done
 	$(SAY) "What Microsoft's tests of azure-mgmt-batchai and of azure-cli do with Batch AI, told again"

@@ -55,6 +55,7 @@ CLIENTS = (
     StorageClient("azure-multiapi-storage", "multiapi", ("azure-multiapi-storage",), "multiapi_client.py"),
     StorageClient("@azure/storage-file-share, path style", "node", NODE, "node_client.mjs"),
     StorageClient("@azure/storage-file-share, host style", "node", NODE, "node_client.mjs", "host"),
+    StorageClient("azcopy", "azcopy", ("azure-storage-blob",), "azcopy_client.py"),
     StorageClient("azure-cli, host style", "cli", ("azure-cli",), "az_client.py", "host"),
 )  # fmt: skip
 
@@ -68,6 +69,7 @@ def main(arguments: list[str]) -> int:
             with service.group() as group:
                 account = group.group.create_storage_account("clientsaccount")
                 key = account.read_key()
+                os.environ["BLOB_ENDPOINT"] = account.blob_endpoint
                 results = [(each, run(each, account.endpoint, account.name, key, Path(folder))) for each in chosen]
         finally:
             service.close()

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import prefork
 from tests.support.faults import MOUNTED, Live, live, processes
 from tests.support.waiting import until
 
@@ -33,6 +34,11 @@ def run(world: Live, block: str, nodes: int, script: str, **settings: Any) -> st
     return world.ended("j", seconds=90)
 
 
+def torch(world: Live) -> dict[str, str]:
+    """Returns what makes a job's ranks start with PyTorch imported, which takes two seconds of a processor."""
+    return {"pythonInterpreterPath": prefork.interpreter("torch", world.root)}
+
+
 def test_ranks_of_pytorch_are_told_what_torchrun_tells(world: Live) -> None:
     names = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK AZ_BATCHAI_TASK_INDEX MASTER_ADDR"
     script = f"import os; print(*(os.environ[n] for n in {names!r}.split()), os.environ['MASTER_PORT'].isdigit())"
@@ -49,7 +55,7 @@ def test_ranks_of_pytorch_are_told_what_torchrun_tells(world: Live) -> None:
 @pytest.mark.parametrize(("backend", "arguments"), [("gloo", "batchai"), (None, "")])
 def test_a_ddp_job_trains_over_two_nodes(world: Live, backend: str | None, arguments: str) -> None:
     pytest.importorskip("torch")
-    more = {"communicationBackend": backend} if backend else {}
+    more = {"communicationBackend": backend} if backend else torch(world)
     end = run(world, "pyTorchSettings", 2, "ddp.py", commandLineArgs=arguments, **more)
     assert end == "succeeded", world.log("j", "stderr.txt")
     lines = world.log("j").splitlines()
@@ -59,7 +65,7 @@ def test_a_ddp_job_trains_over_two_nodes(world: Live, backend: str | None, argum
 def test_the_rank_of_a_ddp_job_that_died_is_named_and_not_its_victims(world: Live) -> None:
     # Seen to fail without the words of PyTorch in node/child.py: rank 0 was named, which ends a second earlier.
     pytest.importorskip("torch")
-    assert run(world, "pyTorchSettings", 2, "ddp.py", commandLineArgs="die") == "failed"
+    assert run(world, "pyTorchSettings", 2, "ddp.py", commandLineArgs="die", **torch(world)) == "failed"
     code, message = world.error("j")
     assert code == "RankFailed" and "ank 1 ended with exit code 9" in message
     ends = {rank["rank"]: rank["ended"] for node in (0, 1) for rank in world.node("j", node)["ranks"]}
@@ -194,7 +200,7 @@ def test_the_script_of_the_page_on_pytorch_learns(world: Live) -> None:
     page = (Path(__file__).parents[2] / "docs/pytorch.md").read_text(encoding="utf-8")
     script = page.split("```python\n", 1)[1].split("```", 1)[0]
     (world.root / "shares/acc/share/page.py").write_text(script, encoding="utf-8")
-    assert run(world, "pyTorchSettings", 2, "page.py") == "succeeded", world.log("j", "stderr.txt")
+    assert run(world, "pyTorchSettings", 2, "page.py", **torch(world)) == "succeeded", world.log("j", "stderr.txt")
     log = world.log("j")
     assert "rank 1 of 2 is done" in log
     assert float(log.split("epoch 5: ")[1].split("accuracy ")[1].split()[0]) > 0.8

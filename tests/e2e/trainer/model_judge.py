@@ -12,6 +12,7 @@ import pytest
 
 from batchhvd.trainer.measure import ranks
 from tests.e2e.trainer.test_horovod_ranks import require
+from tests.support import prefork
 
 TABLE = Path(__file__).with_name("model_table.py")
 
@@ -21,7 +22,7 @@ def start(backend: str, folder: Path) -> dict[str, Any]:
     require(backend)
     threads = dict.fromkeys(("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1")
     variables = {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": ".", **threads}
-    outcome = ranks.run(ranks.python(str(TABLE), str(folder)), 1, variables=variables, timeout=1200)[0]
+    outcome = ranks.run(prefork.python(backend, str(TABLE), str(folder)), 1, variables=variables, timeout=1200)[0]
     at = {path.name: path.read_text() for path in folder.rglob("at-*.txt")}
     assert outcome.exit_code == 0, f"ended in {at}: {ranks.tail(outcome.output, 60)}"
     places = {"alone": "alone/rank-0.json", "first": "rank-0.json", "second": "rank-1.json"}

@@ -40,6 +40,7 @@ from tests.e2e.trainer.test_horovod_ranks import (  # noqa: F401  # collected he
     test_weights_and_optimizer_start_as_rank_0_has_them,
     test_without_the_reduction_ranks_end_apart_and_are_warned,
 )
+from tests.support import prefork
 
 CHECKS = [check for check in with_horovod.CHECKS if check != "broken_wrapper"]  # the wrapper is Horovod's own
 WITHOUT = {"BATCHHVD_EXCHANGE": "torch"}
@@ -114,7 +115,7 @@ print("rank", hvd.rank(), "has", list(map(float, hvd.reducescatter(np.arange(3, 
 
 def test_different_operations_do_not_mix(tmp_path: Path) -> None:
     variables = {"KERAS_BACKEND": "torch", **WITHOUT}
-    outcomes = ranks.run(ranks.python("-c", MIXED), 2, variables=variables, timeout=120)
+    outcomes = ranks.run(prefork.python("torch", "-c", MIXED), 2, variables=variables, timeout=120)
     output = "".join(outcome.output for outcome in outcomes)
     assert [outcome.exit_code for outcome in outcomes] == [0, 0], output
     for rank in (0, 1):
@@ -136,7 +137,9 @@ def test_ranks_can_leave_and_join_again(tmp_path: Path) -> None:
     code = "import time, numpy as np; from batchhvd.trainer import hvd\nfor turn in range(3):\n    hvd.init()\n"
     code += "    time.sleep(0.3 * (1 - hvd.rank()))\n"  # the others come first
     code += "    print('sum', float(hvd.allreduce(np.float32(hvd.rank() + turn), op=hvd.Sum)))\n    hvd.shutdown()"
-    outcomes = ranks.run(ranks.python("-c", code), 2, variables={"KERAS_BACKEND": "torch", **WITHOUT}, timeout=120)
+    outcomes = ranks.run(
+        prefork.python("torch", "-c", code), 2, variables={"KERAS_BACKEND": "torch", **WITHOUT}, timeout=120
+    )
     for outcome in outcomes:
         assert outcome.exit_code == 0, outcome.output
         assert [line for line in outcome.output.splitlines() if line.startswith("sum")] == [
@@ -149,7 +152,9 @@ def test_ranks_can_leave_and_join_again(tmp_path: Path) -> None:
 def test_a_rank_that_dies_ends_the_others(tmp_path: Path) -> None:
     code = "import os, numpy as np; from batchhvd.trainer import hvd; hvd.init(); hvd.barrier()\n"
     code += "if hvd.rank() == 1: os._exit(7)\nhvd.allreduce(np.ones(3, 'float32'))"
-    outcomes = ranks.run(ranks.python("-c", code), 2, variables={"KERAS_BACKEND": "torch", **WITHOUT}, timeout=120)
+    outcomes = ranks.run(
+        prefork.python("torch", "-c", code), 2, variables={"KERAS_BACKEND": "torch", **WITHOUT}, timeout=120
+    )
     assert outcomes[1].exit_code == 7 and outcomes[0].exit_code not in (0, None)
     assert "torch.distributed (gloo): BATCHHVD_EXCHANGE asks for it" in outcomes[0].output
 
@@ -158,6 +163,7 @@ def test_an_exchange_that_is_none_is_named() -> None:
     code = "from batchhvd.trainer import hvd; hvd.init()"
     variables = {"KERAS_BACKEND": "torch", "BATCHHVD_EXCHANGE": "nccl"}
     output = "".join(
-        outcome.output for outcome in ranks.run(ranks.python("-c", code), 2, variables=variables, timeout=120)
+        outcome.output
+        for outcome in ranks.run(prefork.python("torch", "-c", code), 2, variables=variables, timeout=120)
     )
     assert "BATCHHVD_EXCHANGE is 'nccl'" in output and "auto, horovod, torch" in output

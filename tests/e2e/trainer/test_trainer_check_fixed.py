@@ -15,6 +15,7 @@ import pytest
 from batchhvd.trainer.check.__main__ import main
 from batchhvd.trainer.install import COMMAND, installed
 from batchhvd.trainer.measure import ranks
+from tests.support import prefork
 
 CORPUS = Path(__file__).parents[2] / "data" / "check"
 RUNNER = Path(__file__).with_name("fixed_scripts.py")
@@ -38,7 +39,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, An
     advanced = folder / "keras_mnist_advanced.py"
     kept = advanced.read_text(encoding="utf-8").replace("from keras.prepro", "from tensorflow.keras.prepro")
     advanced.write_text(kept, encoding="utf-8")
-    command = ranks.python(str(RUNNER), str(folder), *SCRIPTS)
+    command = prefork.python("tensorflow", str(RUNNER), str(folder), *SCRIPTS)
     variables = {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1"}
     outcomes = ranks.run(command, 2, variables=variables, timeout=200)
     assert [outcome.exit_code for outcome in outcomes] == [0, 0], ranks.tail(outcomes[0].output, 60)

@@ -10,6 +10,7 @@ import pytest
 from batchhvd.service import drills
 from batchhvd.trainer.install import COMMAND, installed
 from batchhvd.trainer.install.installation import framework_version
+from tests.support import prefork
 from tests.support.faults import MOUNTED, Live, live
 from tests.support.waiting import until
 
@@ -50,7 +51,11 @@ def start(world: Live) -> Path:
     world.job(
         "j",
         2,
-        horovodSettings={"pythonScriptFilePath": f"{MOUNTED}/training.py", "commandLineArgs": words},
+        horovodSettings={
+            "pythonScriptFilePath": f"{MOUNTED}/training.py",
+            "commandLineArgs": words,
+            "pythonInterpreterPath": prefork.interpreter("torch", world.root),
+        },
         environmentVariables=[{"name": "KERAS_BACKEND", "value": "torch"}],
     )
     return share / "training" / "checkpoints"

@@ -14,6 +14,7 @@ from batchhvd.trainer.data import Data, load
 from batchhvd.trainer.install import COMMAND, installed
 from batchhvd.trainer.install.installation import framework_version
 from batchhvd.trainer.measure import ranks
+from tests.support import prefork
 
 RANK = str(Path(__file__).with_name("training_rank.py"))
 UPLOADED = str(Path(batchhvd.__file__).with_name("trainer") / "cifar_cnn_distributed.py")
@@ -48,7 +49,7 @@ def folder(tmp_path: Path, digits: Data) -> Path:
 
 def run(size: int, backend: str, *command: str) -> list[ranks.RankOutcome]:
     variables = {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    return ranks.run(ranks.python(*command), size, variables=variables, timeout=200)
+    return ranks.run(prefork.python(backend, *command), size, variables=variables, timeout=200)
 
 
 def well(outcomes: list[ranks.RankOutcome]) -> list[str]:
@@ -128,6 +129,7 @@ def test_the_fast_recipe_learns_the_digits_in_this_machines_own_precision(tmp_pa
     if find_spec("sklearn") is None or not framework_version("tensorflow"):
         pytest.skip("this needs scikit-learn's digits and tensorflow")
     options = ["--recipe", "fast", "--epochs", "2", "--batch-size", "128", "--rate", "0.2"]
-    well(run(1, "tensorflow", "-m", "batchhvd.trainer", "--dir", str(tmp_path), *options))
+    command = ranks.python("-m", "batchhvd.trainer", "--dir", str(tmp_path), *options)
+    well(ranks.run(command, 1, variables={"KERAS_BACKEND": "tensorflow"}, timeout=200))
     result = json.loads((tmp_path / "training.json").read_text())
     assert result["metrics"]["val_accuracy"] > 0.8

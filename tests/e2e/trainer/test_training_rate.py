@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from batchhvd.trainer.measure import ranks
+from tests.support import prefork
 
 RANK = str(Path(__file__).with_name("rate_rank.py"))
 
@@ -18,7 +19,7 @@ def found(request: pytest.FixtureRequest) -> dict[str, Any]:
     """What rank 0 of two ranks found."""
     pytest.importorskip(request.param)
     variables = {"KERAS_BACKEND": request.param, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    outcomes = ranks.run(ranks.python(RANK), 2, variables=variables, timeout=200)
+    outcomes = ranks.run(prefork.python(request.param, RANK), 2, variables=variables, timeout=200)
     assert outcomes[0].exit_code == 0, ranks.tail(outcomes[0].output, 40)
     answer: dict[str, Any] = json.loads(outcomes[0].output.strip().splitlines()[-1])
     return answer

@@ -15,6 +15,7 @@ from batchhvd.node.rendezvous import Rendezvous
 from batchhvd.trainer.install import COMMAND, installed
 from batchhvd.trainer.install.installation import framework_version
 from batchhvd.trainer.measure import ranks
+from tests.support import prefork
 from tests.support.faults import Live, live
 from tests.support.waiting import until
 
@@ -65,8 +66,7 @@ def log(world: Live) -> str:
 
 
 KILLED = """
-import os, signal, sys
-sys.modules.update(dict.fromkeys(("tensorflow", "sklearn", "scipy", "pandas", "matplotlib", "IPython")))  # faster
+import os, signal
 from batchhvd.trainer import hvd
 hvd.init()
 print("stall check", os.environ["HOROVOD_STALL_CHECK_TIME_SECONDS"], flush=True)
@@ -91,5 +91,5 @@ def test_the_others_say_that_a_killed_rank_left_without_a_word() -> None:
 
 def start(rank: int, port: int) -> subprocess.Popen[bytes]:
     variables = {**os.environ, "KERAS_BACKEND": "torch", **ranks.environment(rank, 2, port)}
-    command = [sys.executable, "-c", KILLED]
+    command = prefork.python("torch", "-c", KILLED)
     return subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

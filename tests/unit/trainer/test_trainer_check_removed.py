@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from importlib.util import find_spec
 
 import pytest
@@ -22,6 +21,7 @@ from batchhvd.trainer.check.removed_names import (
     OPTIMIZER_ATTRIBUTES,
     TENSORFLOW,
 )
+from tests.support import prefork
 
 pytestmark = [
     pytest.mark.interpreter,
@@ -115,7 +115,7 @@ def test_what_is_called_removed_is_gone(tmp_path: object) -> None:
         "classes": CLASS_ARGUMENTS,
     }
     ran = subprocess.run(
-        [sys.executable, "-c", PROBE],
+        prefork.python("tensorflow", "-c", PROBE),
         input=json.dumps(asked),
         capture_output=True,
         text=True,
