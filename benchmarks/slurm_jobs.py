@@ -131,9 +131,9 @@ def small(root: Path, count: int) -> dict[str, float]:
         accepted = time.time() - begun
         seen: dict[str, float] = {}
         while len(seen) < count:
-            for job in experiment.jobs():
-                if job.state in ("succeeded", "failed"):
-                    seen.setdefault(job.name, time.time())
+            for trial in sweep.refresh():
+                if trial.is_over and trial.job:
+                    seen.setdefault(trial.job.name, time.time())
             time.sleep(0.05)
         done = time.time() - begun
         lags = [seen[job.name] - float("".join(job.stream())) for job in experiment.jobs()]

@@ -49,6 +49,8 @@ def scale(options: argparse.Namespace) -> ScaleAdvice:
     if not Path(options.script).is_file():
         raise SpecError(f"there is no script {options.script}", remedy="give the path of a Python script")
     sizes = sorted({1, *options.ranks})
+    if sizes[0] < 1:
+        raise SpecError(f"{sizes[0]} is not a number of ranks", remedy="give numbers such as --ranks 1,2,4")
     return advise([measured(size, options) for size in sizes])
 
 
