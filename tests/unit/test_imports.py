@@ -37,7 +37,7 @@ ARROWS = {
     "advice.scaling": "",
     "transfer": "wire",
     "logs": "wire wire.facts",
-    "sweeps": "spec",
+    "sweeps": "spec wire.facts",
     "spec": "wire.facts",
     "wire": "wire.facts",
     "wire.facts": "",
