@@ -136,7 +136,7 @@ function detail(job) {
   list($("why"), [...(cause === job.state ? [] : [cause]), why, ...evidence, ...(next ? [`Next: ${next}`] : [])], text => el("p", {}, text));
   $("tail").hidden = !tail;
   if ($("tail").textContent !== tail) { say($("tail"), tail); $("tail").scrollTop = $("tail").scrollHeight; }
-  list($("facts"), [["Nodes", job.nodes], ["Ranks", job.processes], ["Cluster", job.cluster], ["Made", clock(job.created)],
+  list($("facts"), [["Nodes", job.nodes], ["Ranks", job.processes], ["Cluster", job.cluster], ["Submitted", clock(job.created)],
     ["Started", clock(job.started)], ["Ended", clock(job.ended)], ["Took", job.started ? took(job) : "–"], ["Exit code", job.exit ?? "–"]],
     ([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, String(value))));
 }
