@@ -8,49 +8,40 @@ from pathlib import Path
 from typing import Any
 
 Row = dict[str, Any]
-WAYS = {"batch4096": "asynchronous", "batch1024": "asynchronous", "waiting": "waits for each step"}
+EXCHANGES = {"horovod": "Horovod", "torch": "torch.distributed"}
+PARTS = ("step", "input", "compute", "communication")
 
 
 def main(out: Path) -> None:
     """Reads the folder and prints the document."""
-    parity = json.loads((out / "parity.json").read_text())
-    accuracy = lines(out / "accuracy.jsonl")
-    document: Row = {"command": "benchmarks/trainer_gpus.sh DATA OUT", "machine": parity["versions"]}
-    document["speed"] = speed(out)
-    document["parity"] = [{"network": parity["network"], **row} for row in parity["ranks"]]
-    document["together"] = [kept(row) for row in lines(out / "together.jsonl")]
-    for name in dict.fromkeys(row["part"] for row in accuracy):
-        document[name] = [kept(row) for row in accuracy if row["part"] == name]
+    measured = [name for name in EXCHANGES if (out / name).is_dir()]
+    document: Row = {"command": "benchmarks/trainer_gpus.sh DATA OUT RANKS"}
+    document["machine"] = json.loads((out / measured[0] / "parity.json").read_text())["versions"]
+    document["not measured"] = [EXCHANGES[name] for name in EXCHANGES if name not in measured]
+    document["speed"] = [row for name in measured for row in speed(out / name, EXCHANGES[name])]
+    document["parity"] = [row for name in measured for row in parity(out / name, EXCHANGES[name])]
     print(json.dumps(document, indent=1))
 
 
-def lines(path: Path) -> list[Row]:
-    """Returns the rows of a file of JSON lines."""
-    return [json.loads(line) for line in path.read_text().splitlines()]
+def parity(folder: Path, exchange: str) -> list[Row]:
+    """Returns the rows of a certificate."""
+    found = json.loads((folder / "parity.json").read_text())
+    return [{"exchange": exchange, "network": found["network"], **row} for row in found["ranks"]]
 
 
-def kept(row: Row) -> Row:
-    """Returns a row without what is the same in all."""
-    return {name: value for name, value in row.items() if name not in ("part", "machine", "torch", "keras")}
-
-
-def speed(out: Path) -> list[Row]:
-    """Returns the rows of all measurements of speed; efficiency is against one rank with the same batch."""
-    found = []
-    for folder, way in WAYS.items():
-        for cost in json.loads((out / folder / "bench.json").read_text())["costs"]:
-            row = {
-                "ranks": cost["ranks"],
-                "batch": cost["batch"],
-                "images_per_second": round(cost["images_per_second"]),
-            }
-            parts = ("step", "input", "compute", "communication")
-            row |= {f"{name}_ms": round(1e3 * cost[name], 3) for name in parts}
-            found.append({**row, "horovod": way})
-    alone = {row["batch"]: row["images_per_second"] for row in found if row["ranks"] == 1}
-    return [
-        {**row, "efficiency": round(row["images_per_second"] / row["ranks"] / alone[row["batch"]], 3)} for row in found
-    ]
+def speed(folder: Path, exchange: str) -> list[Row]:
+    """Returns the rows of speed; efficiency is against one rank with the same batch."""
+    rows = []
+    for batch in (4096, 1024):
+        costs = json.loads((folder / f"batch{batch}" / "bench.json").read_text())["costs"]
+        alone = costs[0]["images_per_second"] / costs[0]["ranks"]
+        for cost in costs:
+            row = {"exchange": exchange, "ranks": cost["ranks"], "batch": batch}
+            row |= {"images_per_second": round(cost["images_per_second"])}
+            row |= {"efficiency": round(cost["images_per_second"] / cost["ranks"] / alone, 3)}
+            row |= {f"{name}_ms": round(1e3 * cost[name], 3) for name in PARTS}
+            rows.append({**row, "first_seconds": round(cost["first"], 1)})
+    return rows
 
 
 if __name__ == "__main__":

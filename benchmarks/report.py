@@ -36,6 +36,7 @@ that the commands leave in `benchmarks/results`. [Benchmarks](benchmarks.md) sho
 ORDER = (
     "trainer_cifar10",
     "printed_tutorial",
+    "trainer_record_h200",
     "trainer_gpus_h200",
     "trainer_exchange_h200",
     "trainer_gpu_h100",

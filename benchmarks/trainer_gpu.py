@@ -364,10 +364,10 @@ FAST_CASES: tuple[Row, ...] = (
 
 
 def case_recipe(case: Row) -> recipe.Recipe:
-    """Makes the fast recipe of one case."""
+    """Makes the recipe of one case: the fast one before Muon, with momentum for all weights."""
     build = functools.partial(network.fast, widths=tuple(case["widths"]))
     kept = {name: case[name] for name in ("decay", "bias_rate", "smoothing")}
-    return attrs.evolve(recipe.FAST, build=build, **kept)
+    return attrs.evolve(recipe.FAST, build=build, filters=None, warmup=0.15, **kept)
 
 
 def petaflop(model: Any, pictures: int) -> float:

@@ -37,7 +37,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-DESKTOP, PHONE = {"width": 1040, "height": 760}, {"width": 390, "height": 844}
+DESKTOP, PHONE = {"width": 1280, "height": 800}, {"width": 400, "height": 844}
 TRAINING = """
 import json, math, sys, time
 print("Loading digits: 1437 training samples, 360 test samples", flush=True)
@@ -67,7 +67,7 @@ def take(chromium: Browser, root: Path, to: Path, experiment: Experiment, cluste
     """Takes one picture after the other, as the world comes to each state."""
     page = opened(chromium, root, DESKTOP)
     page.wait_for_selector(".node.idle >> nth=3")
-    page.screenshot(path=to / "status-idle.png", clip={"x": 0, "y": 0, "width": 1040, "height": 430})
+    page.screenshot(path=to / "status-idle.png", clip={"x": 0, "y": 0, "width": 1280, "height": 430})
     running = submit(experiment, cluster, share, "cifar_distributed", "stay", nodes=3)
     submit(experiment, cluster, share, "cifar_longer", "", nodes=4)
     page.wait_for_selector("text=Epoch 9/12")
@@ -124,6 +124,7 @@ def browser(program: str | None) -> Iterator[Browser]:
 def opened(chromium: Browser, root: Path, size: Any) -> Page:
     """The status page as `batchhvd status --open` opens it."""
     page = chromium.new_page(viewport=size)
+    page.set_default_timeout(180_000)  # of a busy machine
     page.goto(link(root))
     return page
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from batchhvd.resources.values.usage import Usage
 
 _HERE = ("group", "workspace", "experiment")
+_PIPE = 1000  # signs; a pipe has no width
 _SHELL = ["/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash -i; exec sh -i"]
 
 
@@ -89,15 +90,15 @@ def top(context: CliContext, name: str, once: bool, interval: float, form: Forma
 
     console = context.console()
     if once or not (context.progress and console.is_terminal):
-        printed(_table(next(looks)))
+        printed(_table(next(looks), console.width if console.is_terminal else _PIPE))
         return
     with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
         for look in looks:
-            live.update(_table(look), refresh=True)
+            live.update(_table(look, console.width), refresh=True)
 
 
-def _table(look: Usage) -> RenderableType:
-    """Returns a line for each rank, one for each GPU, and what could not be measured."""
+def _table(look: Usage, width: int) -> RenderableType:
+    """Returns a line for each rank, one for each GPU, and what could not be measured; no name is broken."""
     from rich.console import Group
 
     from batchhvd.views import terminal
@@ -105,21 +106,22 @@ def _table(look: Usage) -> RenderableType:
     ranks = [
         {
             "rank": one.rank if one.rank >= 0 else "preparation",
-            "node": one.node,
             "CPU %": round(100 * one.cpu),
             "memory MB": round(one.memory / 1e6),
             "processes": one.processes,
             **({"GPUs": " ".join(map(str, one.gpus))} if look.gpus else {}),
+            "node": one.node,
         }
         for one in look.ranks
     ]
     gpus = [
-        {"GPU": one.gpu, "node": one.node, "busy %": one.busy, "memory MB": round(one.memory / 1e6)}
-        | {"of MB": round(one.total / 1e6)}
+        {"GPU": one.gpu, "busy %": one.busy, "memory MB": round(one.memory / 1e6), "of MB": round(one.total / 1e6)}
+        | {"node": one.node}
         for one in look.gpus
     ]
     missing = [f"not measured: {text}" for text in look.missing]
-    return Group(*(terminal.rows(rows) for rows in (ranks, gpus) if rows), *missing)
+    tables = [terminal.rows(rows, terminal.fitting(rows, width)) for rows in (ranks, gpus) if rows]
+    return Group(*tables, *missing)
 
 
 def _is_terminal() -> bool:

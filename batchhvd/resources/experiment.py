@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from attrs import define, evolve
 
@@ -288,10 +289,21 @@ class Experiment(Resource):
             SpecError: no job has reported the metric.
         """
         from batchhvd.resources.values import comparison
+        from batchhvd.resources.values.compared_job import ComparedJob
 
         jobs = [Job(self, name).refresh() for name in names] or sorted(self.jobs(), key=lambda job: job.name)
         with ThreadPoolExecutor(_READERS, "batchhvd compare") as pool:
-            return comparison.compare(list(zip(jobs, pool.map(Job.metrics, jobs), strict=True)), metric)
+            read = pool.map(lambda job: ComparedJob.of(job, job.metrics()), jobs)
+            return comparison.compare(list(read), metric)
+
+    def table(self, metric: str = "") -> Any:
+        """Returns all jobs side by side as a pandas DataFrame, or as a list of rows where there is no pandas.
+
+        Raises:
+            SpecError: no job has reported the metric.
+        """
+        found = self.compare(metric=metric)
+        return found.to_dataframe() if find_spec("pandas") else list(found)
 
     def open_sweep(self, name: str) -> Sweep:
         """Returns a sweep that was made before, perhaps by another process.

@@ -22,7 +22,7 @@ from batchhvd.sweeps.stopping import goal_of, signed
 from batchhvd.sweeps.template import fill
 from batchhvd.wire import bulk
 from batchhvd.wire.facts.documents import Body
-from batchhvd.wire.facts.job_variables import CONTENT
+from batchhvd.wire.facts.job_variables import CONTENT, SWEEP
 from batchhvd.wire.waiting import Pace, Report, SystemClock, wait_until
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ class Sweep:
         cluster = self.experiment.workspace.cluster(self.definition.cluster).id
 
         def body(number: int, point: Point, before: Job | None) -> tuple[str, Body]:
-            note = {"name": sweep_record.VARIABLE, "value": f"{self.definition.place}#{number}"}
+            note = {"name": SWEEP, "value": f"{self.definition.place}#{number}"}
             name = sweep_record.run_name(self.name, number, before.name if before else "")
             return name, runs.noted(fill(spec, point)._request(cluster, keys), [*notes, note])
 

@@ -19,13 +19,13 @@ from batchhvd.resources.storage_account import find_account
 from batchhvd.spec.job import JobSpec
 from batchhvd.sweeps import Point, Search, Stopping, search
 from batchhvd.sweeps.stopping import rule
+from batchhvd.wire.facts.job_variables import SWEEP
 
 if TYPE_CHECKING:
     from batchhvd.resources.experiment import Experiment
     from batchhvd.resources.job import Job
     from batchhvd.resources.share import FileShare
 
-VARIABLE = "BATCHHVD_SWEEP"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,49}")
 _TRIAL = re.compile(r"(?P<sweep>.+)_(?P<number>[0-9]{4,})(?:-(?P<run>[0-9]{4,}))?")
 
@@ -131,7 +131,7 @@ def latest(sweep: str, jobs: Iterable[Job], place: str = "") -> dict[int, Job]:
     found: dict[int, tuple[int, Job]] = {}
     for job in jobs:
         match = _TRIAL.fullmatch(job.name)
-        ours = not place or variable(job, VARIABLE).rpartition("#")[0].lower() == place.lower()
+        ours = not place or variable(job, SWEEP).rpartition("#")[0].lower() == place.lower()
         if match and ours and match["sweep"].lower() == sweep.lower():
             number, run = int(match["number"]), int(match["run"] or 1)
             if number not in found or found[number][0] < run:
@@ -152,7 +152,7 @@ def find(experiment: Experiment, name: str) -> Definition:
         NotFoundError: there is none of this name, or its file is gone.
     """
     for job in latest(name, experiment.jobs()).values():
-        place = variable(job, VARIABLE).rpartition("#")[0]
+        place = variable(job, SWEEP).rpartition("#")[0]
         account, _, rest = place.partition("/")
         share, _, path = rest.partition("/")
         if account and share and path:

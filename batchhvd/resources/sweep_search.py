@@ -16,7 +16,8 @@ from batchhvd.resources.sweep import Sweep
 from batchhvd.resources.sweep_record import Definition
 from batchhvd.resources.values.trial import TrialState
 from batchhvd.sweeps import Point
-from batchhvd.sweeps.template import POINT, check
+from batchhvd.sweeps.template import check
+from batchhvd.wire.facts.job_variables import POINT
 
 if TYPE_CHECKING:
     from batchhvd.resources.experiment import Experiment

@@ -136,7 +136,7 @@ def _journal(file: JournalFile) -> Any:
     """Returns a journal of Optuna's in a file; what was appended is written by ``flush``."""
     from optuna.storages.journal import BaseJournalBackend
 
-    class _Journal(BaseJournalBackend):
+    class _Journal(BaseJournalBackend):  # type: ignore[misc]  # mypy does not see Optuna
         def __init__(self) -> None:
             self.logs = [json.loads(line) for line in file.read().splitlines()]
             self.written = len(self.logs)

@@ -12,12 +12,11 @@ from attrs import evolve, fields, has
 from batchhvd.errors import SpecError
 from batchhvd.spec.job import JobSpec
 from batchhvd.sweeps.space import Point, Value
+from batchhvd.wire.facts.job_variables import POINT
 
 # Not the shell's ${NAME}, and not JSON or Python's own braces, which have more than a name in them.
 _PLACE = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _KEPT = frozenset({"secrets", "content", "warnings", "cluster", "nodes"})
-POINT = "BATCHHVD_POINT"
-"""The variable with all of a point's values, as JSON."""
 
 
 def check(spec: JobSpec, names: tuple[str, ...]) -> list[str]:

@@ -46,10 +46,16 @@ def prepare(environ: MutableMapping[str, str] | None = None, cores: int | None =
         # At hundreds of steps a second the host must stay ahead of the GPU: Horovod's usual cycle of 1 ms is too long,
         # and the host must not wait until the gradients have arrived.
         settings |= {"HOROVOD_CYCLE_TIME": "0.1", "HOROVOD_ENABLE_ASYNC_COMPLETION": "1"}
+        # What PyTorch compiles is kept for the next training; its own choice is a temporary folder.
+        settings["TORCHINDUCTOR_CACHE_DIR"] = str(_cache(environ) / "compiled")
     for name, value in settings.items():
         environ.setdefault(name, value)
     _pin(environ)
     return environ["KERAS_BACKEND"]
+
+
+def _cache(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "batchhvd"
 
 
 def as_shown(path: Path, environ: Mapping[str, str] | None = None) -> Path:

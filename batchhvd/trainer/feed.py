@@ -250,7 +250,7 @@ def _augmented(x: Nested, shard: Shard, augment: Augment, step: int) -> np.ndarr
         rows, columns = np.arange(height), np.arange(width)
         across = (rows >= top) & (rows < top + augment.hole)  # (batch, height)
         along = (columns >= left) & (columns < left + augment.hole)  # (batch, width)
-        chosen[across[:, :, None] & along[:, None, :]] = 0
+        chosen[across[:, :, None] & along[:, None, :]] = augment.paint
     return chosen
 
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from batchhvd.trainer.torch_cuda import RecordedStep
 
 VALIDATION_BATCH = 500
-FIRST_COMPILED = 5  # steps before a compiled step is replayed
 
 
 @attrs.frozen
@@ -43,7 +42,8 @@ class Fit:
             validation data.
         metrics: the last value of each metric; one whose value is an array has a name for each, such as ``f1[0]``.
         seconds: duration of the training steps, without validation and ``first_seconds``.
-        first_seconds: duration of the first step, which traces the model; of the first five if the step is compiled.
+        first_seconds: duration of the first step, which traces the model; of the first three if the step is compiled,
+            and of five if it is compiled layer by layer.
         images_per_second: samples that this rank trained on per second of ``seconds``.
         ranks: how many ranks trained together.
         steps: number of optimizer steps.
@@ -143,10 +143,10 @@ def fit(
     )
     source = _even(feeding, steps_per_epoch, model.steps_per_execution, progress)
     tested = None if validation is None else _part(validation, pictures)
-    model.train_function = _recorded(model) if compiled else None
-    watch = Stopwatch(
-        source, hvd.size(), progress if hvd.rank() == 0 else None, clock, FIRST_COMPILED if compiled else 1
-    )
+    model.train_function = recorded = _recorded(model) if compiled else None
+    say = progress if hvd.rank() == 0 else None
+    _tell_unknown(recorded, say)
+    watch = Stopwatch(source, hvd.size(), say, clock, recorded.warm_steps + 1 if recorded else 1)
     with scaled_rates(optimizers, policy.rate(1.0, hvd.size())):
         history = model.fit(
             source.source,
@@ -310,6 +310,12 @@ def _distribute(optimizers: Sequence[keras.optimizers.Optimizer], op: Op) -> Non
                 "the losses are sums over a batch, and the optimizer averages the gradients of the ranks",
                 remedy="hvd.DistributedOptimizer(optimizer, op=hvd.Sum), or leave the wrapping to fit",
             )
+
+
+def _tell_unknown(step: RecordedStep | None, say: Callable[[str], None] | None) -> None:
+    """Tells why a step is not compiled as a whole."""
+    if step is not None and step.whole_reason and say is not None:
+        say(f"The step is compiled layer by layer, which takes a minute or two, since {step.whole_reason}")
 
 
 def _recorded(model: keras.Model) -> RecordedStep:

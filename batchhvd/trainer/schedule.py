@@ -194,8 +194,10 @@ def one_cycle_schedule(
     class OneCycle(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc]  # Keras has no types
         def __call__(self, step: Tensor) -> Tensor:
             done = keras.ops.minimum(keras.ops.cast(step, "float32") / steps, 1.0)
-            up = start + (1 - start) * done / warmup
             down = (1 - done) / (1 - warmup)
+            if not warmup:
+                return peak * down
+            up = start + (1 - start) * done / warmup
             return peak * keras.ops.minimum(up, down)
 
         def get_config(self) -> dict[str, float]:

@@ -110,12 +110,14 @@ class Augment:
         shift: the largest move in pixels, up, down, left and right; pixels from beyond the border repeat the edge
             pixel (the tutorial's ``fill_mode="nearest"``).
         flip: mirrors each picture on every other lap over the data, beginning with a random half of them.
-        hole: the side of a square that is painted black somewhere in each picture; 0 paints none.
+        hole: the side of a square that is painted somewhere in each picture; 0 paints none.
+        paint: the value that the square gets in all channels; 0 is black.
     """
 
     shift: int = 0
     flip: bool = False
     hole: int = 0
+    paint: int = 0
 
     def moves(self, shard: Shard, step: int) -> NDArray[np.int64]:
         """Returns how far down and right each of this rank's pictures moves at ``step``: int64 (2, batch)."""

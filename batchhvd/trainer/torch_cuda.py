@@ -7,7 +7,8 @@ one CUDA graph. With several ranks there are two graphs, and the gradients are a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,8 @@ import torch
 
 from batchhvd.trainer import hvd
 from batchhvd.trainer.hvd.reduction import Distributed
+from batchhvd.trainer.lowering.forward import ConstantsOnDevice, LoweredStep
+from batchhvd.trainer.lowering.program import CannotLowerError, read
 from batchhvd.trainer.shard import Augment, Shard
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
 EAGER_STEPS = 1  # creates what is created on first use, so that the next step compiles the final code
 WARM_STEPS = 4  # ordinary steps before the recording, including the eager one, which allocate all memory
+WARM_WHOLE = 2  # the same for a network that is compiled as one function
 MOST_VARIANTS = 64  # of one function that PyTorch may compile: each model trained in a process adds one
 MOST_OF_MEMORY = 0.5
 
@@ -70,7 +74,7 @@ def _augmented(x: torch.Tensor, numbers: torch.Tensor, shard: Shard, augment: Au
         top, left = _sent(augment.holes(shard, step, height, width), x)[:, :, None]  # (batch, 1) each
         across = (rows >= top) & (rows < top + augment.hole)  # (batch, height)
         along = (columns >= left) & (columns < left + augment.hole)  # (batch, width)
-        chosen *= ~(across[:, :, None] & along[:, None, :])[..., None]
+        chosen.masked_fill_((across[:, :, None] & along[:, None, :])[..., None], augment.paint)
     return chosen  # (batch, height, width, channels)
 
 
@@ -103,7 +107,18 @@ class RecordedStep:
         self.parts: list[Callable[[], None]] = []
         self.logs: dict[str, torch.Tensor] = {}
         self._keeper = _GradientKeeper(model.optimizer)
+        self._constants = ConstantsOnDevice()
         self._step, self._apply = model.train_step, self._applied
+        self.whole_reason = self._lower()
+
+    def _lower(self) -> str:
+        """Takes the network as one function if all of its layers are known; returns what is not."""
+        try:
+            program = read(self.model)
+        except CannotLowerError as error:
+            return str(error)
+        self._step = LoweredStep(self.model, program, compile_it=torch.cuda.is_available())
+        return ""
 
     def __call__(self, data: Sequence[Sequence[torch.Tensor | None]]) -> dict[str, torch.Tensor]:
         """Trains on one batch and returns the metrics so far, as tensors on the device."""
@@ -111,7 +126,7 @@ class RecordedStep:
         self.calls += 1
         if self.calls == EAGER_STEPS + 1:
             self._compile()
-        if self.calls <= WARM_STEPS or not batch[0].is_cuda:
+        if self.calls <= self.warm_steps or not batch[0].is_cuda:
             return self._warm(batch)
         if not self.parts:
             self._record(batch)
@@ -121,7 +136,14 @@ class RecordedStep:
             part()
         return self.logs
 
+    @property
+    def warm_steps(self) -> int:
+        """How many steps precede the recording."""
+        return WARM_STEPS if self.whole_reason else WARM_WHOLE
+
     def _compile(self) -> None:
+        if not self.whole_reason:
+            return
         for layer in self.model._flatten_layers():
             if hasattr(layer, "_reduction_axes"):  # batch normalization: the compiler fails on Keras's list
                 layer._reduction_axes = tuple(layer._reduction_axes)
@@ -134,7 +156,7 @@ class RecordedStep:
             return self._whole(batch)
         side = torch.cuda.Stream()  # capture requires that memory was not allocated on the default stream
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
+        with torch.cuda.stream(side), _fastest_kernels():
             logs = self._whole(batch)
         torch.cuda.current_stream().wait_stream(side)
         return logs
@@ -157,7 +179,7 @@ class RecordedStep:
 
     def _captured(self, work: Callable[[], None]) -> Callable[[], None]:
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with _fastest_kernels(), torch.cuda.graph(graph, capture_error_mode="thread_local"):
             work()
         replay: Callable[[], None] = graph.replay
         return replay
@@ -183,7 +205,19 @@ class RecordedStep:
     def _applied(self) -> None:
         with torch.no_grad():
             past_the_reduction: keras.optimizers.Optimizer = super(Distributed, self.optimizer)
-            past_the_reduction.apply(self._keeper.gradients, self._keeper.variables)
+            with nullcontext() if self.whole_reason else self._constants:
+                past_the_reduction.apply(self._keeper.gradients, self._keeper.variables)
+
+
+@contextmanager
+def _fastest_kernels() -> Iterator[None]:
+    """Lets cuDNN try its kernels for each new shape and keep the fastest."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
 
 
 class _GradientKeeper:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 TUTORIAL_BATCH = 32
 TUTORIAL_SHIFT = 3  # a tenth of the picture's side
+GREY = 120  # near the mean of photographs
 MODEL_NAME = "keras_cifar10_trained_model.h5"  # the tutorial's
 
 # --- settings ------------------------------------------------------------------------------------------------------
@@ -51,7 +52,7 @@ class TrainingSettings:
         data_dir: a folder with CIFAR-10's python batches; None downloads them.
         epochs: passes over the data.
         batch_size: samples of one rank per step.
-        recipe: ``"tutorial"`` or ``"fast"``.
+        recipe: ``"tutorial"``, ``"fast"`` or ``"best"``.
         schedule: ``"onecycle"``, or ``"tutorial"`` for the printed script's arithmetic.
         rate: the learning rate of one rank.
         scaling: how it grows with the ranks: ``"linear"``, ``"sqrt"`` or ``"none"``; None is the recipe's choice.
@@ -216,9 +217,11 @@ class TrainingPlan:
     faithful: bool
 
 
-def planned(settings: TrainingSettings, data: datasets.Data, ranks: int) -> TrainingPlan:
-    """Returns the numbers of a training on so many ranks."""
-    recipe = recipes.named(settings.recipe)
+def planned(
+    settings: TrainingSettings, data: datasets.Data, ranks: int, recipe: recipes.Recipe | None = None
+) -> TrainingPlan:
+    """Returns the numbers of a training on so many ranks; without a recipe, those of the one in the settings."""
+    recipe = recipe or recipes.named(settings.recipe)
     faithful = settings.schedule == "tutorial"
     epochs = settings.epochs or (tutorial_epochs(ranks) if faithful else recipe.epochs_for(data.name))
     batch = settings.batch_size or (TUTORIAL_BATCH if faithful else recipe.batch_for(ranks, backend.gpu()))
@@ -247,7 +250,7 @@ def built(plan: TrainingPlan, data: datasets.Data) -> keras.Model:
 def augmentation(plan: TrainingPlan, data: datasets.Data) -> Augment:
     """Returns how training pictures are changed: as in the tutorial, or as measured to be best for few passes."""
     shift = TUTORIAL_SHIFT if plan.faithful else min(data.shift, plan.recipe.shift)
-    return Augment(shift, data.flip, 0 if plan.faithful or not data.flip else plan.recipe.hole)
+    return Augment(shift, data.flip, 0 if plan.faithful or not data.flip else plan.recipe.hole, GREY)
 
 
 def optimizer(
@@ -267,9 +270,30 @@ def optimizer(
     rate = rate or one_cycle_schedule(steps=plan.steps, peak=plan.rate, warmup=recipe.warmup)
     if recipe.momentum is None:
         return keras.optimizers.AdamW(rate, weight_decay=recipe.decay)
-    from batchhvd.trainer.nesterov import Nesterov
+    if recipe.filters is not None:
+        return _muon(plan, recipe.filters, rate)
+    from batchhvd.trainer.optimizers.nesterov import Nesterov
 
     return Nesterov(rate, momentum=recipe.momentum, decay=recipe.decay, bias_rate=recipe.bias_rate)
+
+
+def _muon(
+    plan: TrainingPlan, momentum: float, rate: float | keras.optimizers.schedules.LearningRateSchedule
+) -> keras.optimizers.Optimizer:
+    from batchhvd.trainer.optimizers.muon import Muon
+
+    recipe = plan.recipe
+    return Muon(
+        rate,
+        momentum=momentum,
+        plain=("head",),
+        plain_rate=recipe.head_rate,
+        bias_rate=recipe.bias_rate,
+        plain_momentum=recipe.momentum or 0.0,
+        decay=recipe.decay,
+        brief=("whitening",),
+        brief_steps=max(1, round(recipe.first_layer * plan.steps / plan.epochs)),
+    )
 
 
 # --- what is written during training -------------------------------------------------------------------------------

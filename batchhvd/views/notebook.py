@@ -26,7 +26,7 @@ def card(resource: Viewable) -> str:
     """Returns a resource as a card: its kind, its state, and the reasons if something is wrong."""
     facts = _facts(resource)
     rows = "".join(
-        f'<div><span style="{_DIM}">{escape(name)}</span>&nbsp; {_value(name, value)}</div>'
+        f'<div><span style="{_DIM}">{escape(_label(name))}</span>&nbsp; {_value(name, value)}</div>'
         for name, value in facts.items()
     )
     reasons = "".join(f'<div style="color:{BAD}">{escape(reason)}</div>' for reason in resource._reasons())
@@ -50,7 +50,7 @@ def table(resources: Sequence[Viewable]) -> str:
         return f'<span style="{_DIM}">none</span>'
     facts = [_facts(resource) for resource in resources]
     names = list(dict.fromkeys(name for row in facts for name in row))
-    head = _row([resources[0].kind, *names], "th")
+    head = _row([resources[0].kind, *map(_label, names)], "th")
     body = [
         _row([escape(resource.name), *(_value(name, row.get(name)) for name in names)], "td")
         for resource, row in zip(resources, facts, strict=True)
@@ -63,8 +63,8 @@ def records(rows: Sequence[Mapping[str, float]]) -> str:
     if not rows:
         return f'<span style="{_DIM}">no epoch has ended yet</span>'
     names = list(dict.fromkeys(name for row in rows for name in row))
-    body = [_row([_number(row.get(name)) for name in names], "td") for row in rows]
-    return f"<div>{curves.svg(rows)}{_table(_row(names, 'th'), body)}</div>"
+    body = [_row([_number(name, row.get(name)) for name in names], "td") for row in rows]
+    return f"<div>{curves.svg(rows)}{_table(_row([*map(_label, names)], 'th'), body)}</div>"
 
 
 def rows(found: Sequence[Mapping[str, object]]) -> str:
@@ -93,10 +93,17 @@ def _value(name: str, value: object) -> str:
     return f'<span style="color:{_COLOURS[meaning]}">&#9679;</span> {text}' if meaning else text
 
 
-def _number(value: float | None) -> str:
+def _label(name: str) -> str:
+    """Returns the name of a value for people, as terminals have it too."""
+    return "images/s" if name == "images_per_second" else name.replace("_", " ")
+
+
+def _number(name: str, value: float | None) -> str:
     if value is None:
         return ""
-    return f"{value:g}" if float(value).is_integer() else f"{value:.4f}"
+    if name == "seconds":
+        return f"{value:.1f}"
+    return f"{value:.0f}" if name in ("epoch", "images_per_second") else f"{value:.4f}"
 
 
 def _row(cells: Sequence[str], tag: str) -> str:

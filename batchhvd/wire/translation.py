@@ -44,7 +44,8 @@ def translate(error: Exception, *, what: str = "", remedy: str = "", shell: str 
         evidence["retry_after"] = answer.retry_after()
     found = kind(message, **evidence)
     found.status = answer.status  # also None: a class's own status would say that an answer came
-    other = shell or ("" if remedy else _in_commands(kind, what))
+    advised = ";" in answer.sentence() and kind is not NotFoundError
+    other = shell or ("" if remedy or advised else _in_commands(kind, what))
     return found.told(f"{said.rstrip('.')}. {other}") if other else found.told(said if not remedy else "")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from batchhvd import CustomToolkit, JobSpec
+from batchhvd import CustomToolkit, JobSpec, sweeps
 from batchhvd.resources.values.metrics import Metrics
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -127,6 +127,29 @@ def test_the_code_leaves_the_address_and_the_session_outlives_a_reload(page: Any
     cookies = page.context.cookies()
     assert [(c["name"], c["httpOnly"], c["sameSite"]) for c in cookies] == [("batchhvd", True, "Strict")]
     assert token not in str(cookies)
+
+
+REPORT = """echo '{ "epoch": 1, "loss": {loss}, "accuracy": NaN }' >> $AZ_BATCHAI_STDOUTERR_DIR/metrics.jsonl"""
+
+
+def test_a_sweep_is_one_picture_with_a_table_beside_it(chromium: Any) -> None:
+    with SCREENSHOTS.world() as (folder, experiment, cluster, share):
+        mount = share.mount("m")
+        spec = JobSpec(nodes=1, task=CustomToolkit(REPORT), mounts=[mount], logs=mount / "logs")
+        space = sweeps.points(
+            [{"loss": 0.5, "kind": "<b>x</b>"}, {"loss": 0.2, "kind": "y"}, {"loss": 0.9, "kind": "y"}]
+        )
+        experiment.sweep("three", spec, space, cluster=cluster).run(timeout=60)
+        shown = SCREENSHOTS.opened(chromium, folder, {"width": 400, "height": 800})
+        shown.locator("#sweep-table td", has_text="0.200").wait_for(timeout=20_000)
+        assert "3 trials here: 3 succeeded. Best loss: 0.200 of three_0002" in shown.inner_text("#sweep-told")
+        rows = shown.locator("#sweep-table tr").all_inner_texts()
+        assert [row.split("\t")[0].strip() for row in rows] == ["trial", "three_0002", "three_0001", "three_0003"]
+        assert "<b>x</b>" in rows[2] and shown.query_selector("#sweep b") is None
+        assert shown.locator("#sweep-pictures svg[role=img]").count() == 2
+        assert shown.get_by_role("img", name="Parallel coordinates of").locator("polyline").count() == 3
+        assert shown.evaluate("document.documentElement.scrollWidth") == 400
+        shown.close()
 
 
 def test_it_works_with_the_keyboard(page: Any) -> None:

@@ -95,7 +95,6 @@ DIFFERS: dict[str, dict[str, str]] = {
         "test_list_blobs_start_end": "startfrom and endbefore are refused.",
         "test_walk_blobs_start_end": "startfrom and endbefore are refused.",
         "test_create_blob_with_special_chars": "a blob's name is a path of files.",
-        "test_set_blob_metadata_with_upper_case": _CASE,
         "test_copy_blob_async_private_blob_no_sas": "a source without a link says so in its own words.",
         "test_upload_blob_from_url_if_match_condition": "a condition on the source is 412 here, 404 there.",
         "test_get_blob_to_text_with_encoding_and_progress": "the test counts progress in characters.",

@@ -107,7 +107,7 @@ def test_what_each_rank_uses_is_measured(service: Any, running: Any, experiment:
     assert [one.rank for one in idle] == [0, 1] and len({one.node for one in idle}) == 2
     assert all(one.cpu < 0.05 and one.memory < 100e6 for one in idle), "a sleeping rank uses next to nothing"
     out, _ = line("job", "top", "busy", *HERE)
-    assert out.split()[:7] == ["rank", "node", "CPU", "%", "memory", "MB", "processes"] and len(out.splitlines()) == 2
+    assert out.split()[:7] == ["rank", "CPU", "%", "memory", "MB", "processes", "node"] and len(out.splitlines()) == 2
     out, _ = line("job", "top", "busy", *HERE, "--query", "ranks[].rank")
     assert json.loads(out) == [0]
     looks = job.usage(0.2)

@@ -44,6 +44,7 @@ def job(entered: Entered) -> Iterator[str]:
     variables = [{"name": "COLOUR", "value": "blue"}]
     path = entered.job("waits", f"echo begun; sleep {LONG}", environmentVariables=variables)
     until(lambda: entered.output(path) == "begun\n")
+    until(lambda: entered.run("@NODE", "true", node=1).returncode == 0)  # the other node may begin a little later
     yield path
     entered.running.finish(entered.running.call("DELETE", path))
 
@@ -156,6 +157,7 @@ def test_a_session_ends_with_its_job(entered: Entered) -> None:
         word if word != str(entered.port()) else str(port)
         for word in entered.command("@NODE", f"echo in; sleep {LONG}")
     ]
+    until(lambda: subprocess.run([*command[:-1], "true"], capture_output=True, check=False).returncode == 0)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout and process.stdout.readline() == "in\n"
         entered.running.finish(entered.running.call("DELETE", path))

@@ -70,6 +70,11 @@ def decide(waiting: Sequence[Waiting], free: Sequence[str], size: int, now: floa
             starts.append((job.id, tuple(left[: job.nodes])))
             del left[: job.nodes]
         else:
-            reasons[job.id] = f"needs {job.nodes} nodes, of which {len(left)} are free"
+            reasons[job.id] = _lacking(job.nodes, len(left))
             head = job if now - job.since >= PATIENCE else None
     return Decision(tuple(starts), reasons)
+
+
+def _lacking(needed: int, free: int) -> str:
+    nodes = "node" if needed == 1 else "nodes"
+    return f"needs {needed} {nodes}, of which {free} {'is' if free == 1 else 'are'} free"

@@ -4,7 +4,7 @@ const GLYPHS = {running: "▶", idle: "○", preparing: "◌", unusable: "✕", 
 const OVER = ["succeeded", "failed"], LINES = 400, MOST = 32 << 20;
 const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 const ANSI = /\x1b\[[0-9;?]*[A-Za-z]/g, NUMBER = "(-?(?:\\d+\\.?\\d*(?:e[-+]?\\d+)?|nan|inf))";
-let refused = "", data = null, chosen = null, view = null, shift = 0, before = {}, timer = 0;
+let refused = "", data = null, chosen = null, view = null, sweep = null, shift = 0, before = {}, timer = 0;
 
 // -- elements: everything that comes from outside becomes text, never markup ----------------------------------------
 function el(tag, attributes = {}, ...children) {
@@ -123,6 +123,8 @@ function choose(id, asked = false) {
 }
 function detail(job) {
   $("none").hidden = Boolean(job);
+  $("sweep").hidden = !job?.sweep;
+  if (job?.sweep?.place !== sweep?.place) sweep = job?.sweep ? new Sweep(job.sweep.place) : null;
   $("job").hidden = !job;
   if (!job) return;
   say($("name"), job.name);
@@ -134,7 +136,7 @@ function detail(job) {
   list($("why"), [...(cause === job.state ? [] : [cause]), why, ...evidence, ...(next ? [`Next: ${next}`] : [])], text => el("p", {}, text));
   $("tail").hidden = !tail;
   if ($("tail").textContent !== tail) { say($("tail"), tail); $("tail").scrollTop = $("tail").scrollHeight; }
-  list($("facts"), [["Nodes", job.nodes], ["Ranks", job.processes], ["Cluster", job.cluster], ["Made", clock(job.created)],
+  list($("facts"), [["Nodes", job.nodes], ["Ranks", job.processes], ["Cluster", job.cluster], ["Submitted", clock(job.created)],
     ["Started", clock(job.started)], ["Ended", clock(job.ended)], ["Took", job.started ? took(job) : "–"], ["Exit code", job.exit ?? "–"]],
     ([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, String(value))));
 }
@@ -150,6 +152,9 @@ class Log {
     const file = files.find(one => one.name === this.file);
     if (file && file.size < this.at) { this.rewind(); if (this.file === "stdout.txt") this.curve = new Curve(); }
     while (file && view === this && this.at < file.size) await this.read(file);
+    this.told ??= new Told(this.id);
+    this.told.curve = this.curve;
+    await this.told.take(files, ["metrics.jsonl"]);
     this.ended = over;
     if (view === this) this.draw(file);
   }
@@ -196,6 +201,16 @@ class Curve {
     try { found = JSON.parse(text); } catch { return; }  // other text in braces
     if (Number.isFinite(found.epoch)) this.set(found.epoch, Object.entries(found).filter(pair => typeof pair[1] === "number").map(pair => ["", ...pair]));
   }
+  // A line of metrics.jsonl: what it says replaces what was printed of the same name.
+  report(text) {
+    let found;
+    try { found = JSON.parse(text.replace(/\b(NaN|-?Infinity)\b/g, "null")); } catch { return; }
+    const epoch = found?.epoch ?? found?.step;
+    if (!Number.isFinite(epoch)) return;
+    const known = this.sums.get(epoch) ?? {};
+    for (const [name, value] of Object.entries(found)) if (Number.isFinite(value) && !NOT_CURVES.has(name)) known[name] = [value, 1];
+    this.sums.set(epoch, known);
+  }
   // Each rank that draws bars writes a heading. An earlier epoch's means that the job was started again.
   begin(epoch) {
     if (epoch < Math.max(...this.heads.keys())) {
@@ -239,7 +254,7 @@ class Curve {
       (cells, at) => el("tr", {}, ...cells.map(cell => el(at ? "td" : "th", at ? {} : {scope: "col"}, String(cell)))));
   }
 }
-const NOT_CURVES = new Set(["epoch", "seconds", "images", "images_per_second", "learning_rate", "lr", "ranks", "rank"]);
+const NOT_CURVES = new Set(["epoch", "step", "seconds", "images", "images_per_second", "learning_rate", "lr", "ranks", "rank"]);
 const ORDER = name => ["loss", "accuracy"].indexOf(name) >>> 0;
 function svg(tag, attributes, text = "") {
   const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -289,6 +304,7 @@ async function tick() {
     show();
     const job = data.jobs.find(one => one.id === chosen);
     if (view && job) await view.follow(job);
+    if (sweep) await sweep.follow(data.jobs);
     if (data.jobs.some(one => !OVER.includes(one.state)) || data.clusters.some(one => one.state !== "steady")) pause = 1000;
   } catch (error) {
     if (error instanceof Refused) { pause = 0; need(error.message); }
@@ -328,6 +344,11 @@ $("file").addEventListener("change", event => {
   if (fresh.file !== "stdout.txt") fresh.curve = view.curve;
   view = fresh;
   tick();
+});
+$("sweep-metric").addEventListener("change", event => {
+  if (!sweep) return;
+  sweep.metric = event.target.value;
+  sweep.draw(data.jobs.filter(job => job.sweep?.place === sweep.place));
 });
 $("jobs").addEventListener("keydown", event => {
   const buttons = [...$("jobs").querySelectorAll("button")], at = buttons.indexOf(document.activeElement);

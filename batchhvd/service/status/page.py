@@ -1,4 +1,4 @@
-"""The status page: a document, a style and a script, which may neither load nor send anything elsewhere.
+"""The status page: a document, a style and scripts, which may neither load nor send anything elsewhere.
 
 They hold no secret: whoever knows the page's host name may have them. What they show needs a session.
 """
@@ -14,11 +14,12 @@ FILES = {
     "/": ("page.html", "text/html; charset=utf-8"),
     "/page.css": ("page.css", "text/css; charset=utf-8"),
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "/sweep.js": ("sweep.js", "text/javascript; charset=utf-8"),
 }
 """What makes up the page, by path: the file, and its type."""
 
 HEADERS = {
-    # Source: Content Security Policy Level 3. No script or style inside the document runs, only the two files.
+    # Source: Content Security Policy Level 3. No script or style inside the document runs, only the files.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'",
     "Referrer-Policy": "no-referrer",

@@ -13,6 +13,7 @@ from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.documents import ScaleSettings
 from batchhvd.service.store.job import Execution, StoredJob
 from batchhvd.service.store.records import Document, Record
+from batchhvd.wire.facts import job_variables
 from batchhvd.wire.facts.states import JobState, VmPriority
 
 ENDED = 50
@@ -118,10 +119,18 @@ def _job(job: StoredJob, place: int | None, restarted: str) -> Document:
         "started": execution.start if execution.ran and execution.start else None,
         "ended": execution.end or None,
         "exit": execution.exit_code,
+        "sweep": _trial(job),
         "verdict": verdict.of_job(
             job.properties, restarted, name=job.record.document["name"], preparing=_preparing(job)
         ),
     }
+
+
+def _trial(job: StoredJob) -> Document | None:
+    """Returns the sweep that a job belongs to, and what it tries; None of a job of no sweep."""
+    entries = job.properties.get("environmentVariables", ())
+    found = job_variables.trial({entry["name"]: entry.get("value", "") for entry in entries})
+    return None if found is None else dict(zip(("place", "number", "point"), found, strict=True))
 
 
 def _preparing(job: StoredJob) -> str:

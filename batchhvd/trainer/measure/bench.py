@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from batchhvd.trainer.train import TrainingPlan, TrainingSettings
 
 
+FIRST = 3  # steps that trace, compile and record a model
+
+
 @frozen
 class Cost:
     """The cost of training on so many ranks.
@@ -42,6 +45,7 @@ class Cost:
         input: seconds spent waiting for pictures.
         compute: seconds spent in the network and the optimizer.
         communication: seconds spent averaging gradients, including waiting for the slowest rank.
+        first: seconds of the first three steps, which trace or compile the model.
     """
 
     ranks: int
@@ -51,6 +55,7 @@ class Cost:
     input: float
     compute: float
     communication: float
+    first: float = 0.0
 
 
 # --- on the ranks --------------------------------------------------------------------------------------------------
@@ -75,17 +80,18 @@ def measure(settings: TrainingSettings, steps: int) -> Cost:
     real = feed(arrays, batch_size=plan.batch, rank=hvd.rank(), ranks=hvd.size(), augment=augment, pictures=True).source
     batch = cast("keras.utils.PyDataset", real)[0]
     same = endless(lambda step: batch)
-    whole = _step_seconds(settings, plan, data, real, steps, together=True)
-    without_input = _step_seconds(settings, plan, data, same, steps, together=True)
-    compute = _step_seconds(settings, plan, data, same, steps, together=False)
-    times = hvd.allreduce([whole, without_input, compute])
+    whole, first = _step_seconds(settings, plan, data, real, steps, together=True)
+    without_input, _ = _step_seconds(settings, plan, data, same, steps, together=True)
+    compute, _ = _step_seconds(settings, plan, data, same, steps, together=False)
+    times = hvd.allreduce([whole, without_input, compute, first])
     return _cost(hvd.size(), plan.batch, *map(float, times))
 
 
-def _cost(ranks: int, batch: int, whole: float, without_input: float, compute: float) -> Cost:
+def _cost(ranks: int, batch: int, whole: float, without_input: float, compute: float, first: float = 0.0) -> Cost:
     compute = min(compute, whole)
     communication = min(max(without_input - compute, 0.0), whole - compute) if ranks > 1 else 0.0
-    return Cost(ranks, batch, ranks * batch / whole, whole, whole - compute - communication, compute, communication)
+    rate, waited = ranks * batch / whole, whole - compute - communication
+    return Cost(ranks, batch, rate, whole, waited, compute, communication, first)
 
 
 def _step_seconds(
@@ -95,8 +101,8 @@ def _step_seconds(
     source: keras.utils.PyDataset,
     steps: int,
     together: bool,
-) -> float:
-    """Returns the seconds of one step, after an epoch of the same steps that does not count."""
+) -> tuple[float, float]:
+    """Returns the seconds of one step, after an epoch of the same steps that does not count; and of the first steps."""
     import keras
 
     from batchhvd.trainer import backend, hvd, train
@@ -116,9 +122,10 @@ def _step_seconds(
 
         model.train_function = RecordedStep(model, alone=hvd.size() == 1 or not together)
     watch = Stopwatch(Feed(source, steps, plan.batch), hvd.size(), None, first=steps)
+    begun = Stopwatch(Feed(source, steps, plan.batch), hvd.size(), None, first=FIRST)
     hvd.barrier()
-    model.fit(source, steps_per_epoch=steps, epochs=2, verbose=0, shuffle=False, callbacks=[watch])
-    return float(watch.seconds / (watch.steps - steps))
+    model.fit(source, steps_per_epoch=steps, epochs=2, verbose=0, shuffle=False, callbacks=[watch, begun])
+    return float(watch.seconds / (watch.steps - steps)), begun.first_seconds
 
 
 def _work(options: argparse.Namespace) -> None:

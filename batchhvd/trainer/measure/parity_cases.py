@@ -71,11 +71,14 @@ class CaseParity:
 
 def cases() -> dict[str, tuple[Callable[[], Case], float]]:
     """Returns what builds each case, and its limit."""
+    from batchhvd.trainer import backend
+
     return {
         "two optimizers": (_two_optimizers, WEIGHT),
         "embeddings": (_embeddings, WEIGHT),
         "mixed precision": (_mixed_precision, HALF),
         "accumulation": (_accumulation, WEIGHT),
+        "orthogonal moves": (_orthogonal_moves, HALF if backend.gpu() else WEIGHT),  # a GPU makes them in bfloat16
     }
 
 
@@ -222,3 +225,15 @@ def _accumulation() -> Case:
 
     optimizer = keras.optimizers.SGD(0.2, momentum=0.9, gradient_accumulation_steps=2, global_clipnorm=0.5)
     return _compiled(_dense(), optimizer), *_samples()
+
+
+def _orthogonal_moves() -> Case:
+    """Muon, whose moves follow from the averaged gradients of a whole kernel."""
+    import keras
+
+    from batchhvd.trainer.optimizers.muon import Muon
+
+    first = [keras.Input((8,)), keras.layers.Dense(16, "tanh"), keras.layers.Dense(16, "tanh", name="hidden")]
+    model = _classifier(first)
+    optimizer = Muon(0.05, plain=(model.layers[-1].name,), plain_rate=4.0, bias_rate=2.0, decay=0.1, brief=("hidden",))
+    return _compiled(model, optimizer), *_samples()

@@ -32,6 +32,12 @@ AFTER = "BATCHHVD_AFTER"
 ORIGIN = "BATCHHVD_ORIGIN"
 """How a job was started that no job file describes: ``run SCRIPT`` or ``submit FUNCTION``. The client writes it."""
 
+SWEEP = "BATCHHVD_SWEEP"
+"""To which sweep a job belongs: where its definition lies, then ``#`` and the trial's number. The client writes it."""
+
+POINT = "BATCHHVD_POINT"
+"""The values that a trial of a sweep tries, as a JSON object. The client writes it."""
+
 ENGINE_OPTIONS = "BATCHHVD_ENGINE_OPTIONS"
 """Options of the engine for this job alone: a JSON object of texts, such as ``{"partition": "gpu"}``."""
 
@@ -84,6 +90,17 @@ def allowed(name: str, value: str) -> str:
 def interpreted(variables: Mapping[str, str]) -> dict[str, str]:
     """Returns the variables that the service interprets and whose values it can."""
     return {name: value for name, value in variables.items() if name in _ALLOWED and not allowed(name, value)}
+
+
+def trial(variables: Mapping[str, str]) -> tuple[str, int, dict[str, object]] | None:
+    """Returns sweep, number and point of a trial; None of a job that is none, or says it in another way."""
+    place, mark, number = variables.get(SWEEP, "").rpartition("#")
+    try:
+        point = json.loads(variables.get(POINT, ""))
+    except ValueError:
+        return None
+    is_one = bool(place and mark) and number.isascii() and number.isdigit() and isinstance(point, dict)
+    return (place, int(number), point) if is_one else None
 
 
 def engine_options(variables: Mapping[str, str]) -> dict[str, str]:

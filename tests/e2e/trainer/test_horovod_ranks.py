@@ -282,7 +282,7 @@ def test_ranks_equal_one_process_alone(facts: Any) -> None:
 
 def test_more_kinds_of_training_equal_one_process(two: Any, request: pytest.FixtureRequest) -> None:
     found = two[0]["parity_cases"]
-    names = ["two optimizers", "embeddings", "mixed precision", "accumulation"]
+    names = ["two optimizers", "embeddings", "mixed precision", "accumulation", "orthogonal moves"]
     for name in ["embeddings"] if "tensorflow" in request.node.name else names:
         assert found[name]["holds"] is True, found[name]
         assert found[name]["text"].startswith(f"2 ranks, {name}: weights after 12 steps of model.")

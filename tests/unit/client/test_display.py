@@ -74,7 +74,7 @@ def test_names_cannot_become_markup() -> None:
 
 def test_a_table_has_a_row_for_each_and_blanks_for_what_is_unknown() -> None:
     html = display.table([Thing("a", {"state": "queued"}), Thing("b", {"exit_code": 0})])
-    assert texts(html) == ["job", "state", "exit_code", "a", "●", "queued", "b", "0"]
+    assert texts(html) == ["job", "state", "exit code", "a", "●", "queued", "b", "0"]
     assert html.count("<tr>") == 3
     assert texts(display.table([])) == ["none"]
 
@@ -124,3 +124,11 @@ def test_records_show_curves_and_numbers() -> None:
     assert "<svg" in html
     assert {"epoch", "loss", "0.5000", "3"} <= set(texts(html))
     assert texts(display.records([])) == ["no epoch has ended yet"]
+
+
+def test_figures_of_an_epoch_have_the_digits_that_say_something() -> None:
+    row = {"epoch": 1, "loss": 2.0, "seconds": 14.2, "images_per_second": 266.4}
+    found = texts(display.records([row, {**row, "epoch": 2, "seconds": 9}]))
+    head = found.index("images/s")
+    assert found[head - 3 : head + 1] == ["epoch", "loss", "seconds", "images/s"]
+    assert found[head + 1 : head + 9] == ["1", "2.0000", "14.2", "266", "2", "2.0000", "9.0", "266"]

@@ -191,3 +191,12 @@ def test_every_error_survives_a_pickle() -> None:
     for error in made:
         again = pickle.loads(pickle.dumps(error))
         assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
+
+
+def test_advice_is_given_once_in_both_renderings() -> None:
+    told = "The cluster 'c' exists already with other settings (vmSize); delete it first, or use another name."
+    found = translate(refusal(409, "ClusterAlreadyExists", told), what="cluster 'c' cannot be created")
+    for text in (str(found), found.shell or str(found)):
+        assert text.count("another name") == 1, text
+    found = translate(refusal(409, "Busy", "The cluster 'c' is busy."), what="cluster 'c' cannot be created")
+    assert "another name" in str(found) and "another name" in found.shell

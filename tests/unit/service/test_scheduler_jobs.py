@@ -117,7 +117,7 @@ def test_a_job_waits_with_its_reason(world: World) -> None:
     world.tick()
     assert world.error("large") == ("Waiting", "The job needs 4 nodes; the cluster has 2: resize it.")
     assert world.state("first") == "running"
-    assert world.error("second") == ("Waiting", "The job needs 1 nodes, of which 0 are free.")
+    assert world.error("second") == ("Waiting", "The job needs 1 node, of which 0 are free.")
     world.end("first")
     world.tick()
     assert world.state("second") == "running"

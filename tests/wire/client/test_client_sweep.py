@@ -79,6 +79,8 @@ def test_trials_that_are_behind_are_given_up(place: Any, folder: str) -> None:
     assert sweep.best().number == 1
     given_up = [trial for trial in sweep if trial.state == "given up"]
     assert min(len(trial.metrics) for trial in given_up) < 9
+    compared = place.experiment.compare(*(trial.job.name for trial in sweep if trial.job))
+    assert [row["state"] for row in compared] == states  # the jobs of those that were given up count as failed
 
 
 def test_a_rule_for_a_metric_that_nobody_reports_says_so(place: Any, folder: str) -> None:

@@ -1,0 +1,1 @@
+"""Optimizers of the recipes, for any Keras backend."""
