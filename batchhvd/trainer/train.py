@@ -250,7 +250,8 @@ def built(plan: TrainingPlan, data: datasets.Data) -> keras.Model:
 def augmentation(plan: TrainingPlan, data: datasets.Data) -> Augment:
     """Returns how training pictures are changed: as in the tutorial, or as measured to be best for few passes."""
     shift = TUTORIAL_SHIFT if plan.faithful else min(data.shift, plan.recipe.shift)
-    return Augment(shift, data.flip, 0 if plan.faithful or not data.flip else plan.recipe.hole, GREY)
+    hole = 0 if plan.faithful or not data.flip else plan.recipe.hole
+    return Augment(shift, data.flip, hole, GREY if hole else 0)
 
 
 def optimizer(
