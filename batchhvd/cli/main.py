@@ -58,7 +58,7 @@ _COMMANDS = {
     "workspace": ("workspace", "workspace", "Workspaces: clusters and experiments of one project."),
     "experiment": ("workspace", "experiment", "Experiments: jobs that belong together."),
     "cluster": ("cluster", "cluster", "Clusters: nodes of one size that run jobs."),
-    "storage": ("storage", "storage", "Storage accounts: file shares, containers of blobs and their keys."),
+    "storage": ("storage", "storage", "Storage accounts: what file shares and containers of blobs lie in."),
     "share": ("share", "share", "File shares: files for both people and jobs."),
     "container": ("storage", "container", "Containers of blobs: files for both people and jobs."),
     "job": ("job", "job", "Jobs: submit, follow and understand them."),

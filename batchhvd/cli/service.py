@@ -281,7 +281,7 @@ def emulate() -> None:
     """Runs one part of the service for tests of other programs."""
 
 
-@emulate.command("files")
+@emulate.command("files", short_help="Serves Azure Files in the foreground until Ctrl-C.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="the address to listen on")
 @click.option("--port", type=click.IntRange(0, 65535), default=10003, show_default=True, help="the port; 0: a free one")
 @click.option(

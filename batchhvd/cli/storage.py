@@ -21,7 +21,7 @@ _IN_ACCOUNT = ("group", "account")
 
 @click.group()
 def storage() -> None:
-    """Storage accounts: file shares, containers of blobs and their keys."""
+    """Storage accounts: what file shares and containers of blobs lie in."""
 
 
 @storage.command("create")
@@ -70,7 +70,7 @@ def list_blobs(context: CliContext, name: str, prefix: str, group: str, account:
     return list(context.storage(group, account).container(name).files(prefix))
 
 
-@container.command("upload")
+@container.command("upload", short_help="Copies files of this machine to container NAME.")
 @click.argument("name", shell_complete=completed("container"))
 @click.argument("source")
 @scope(*_IN_ACCOUNT)
@@ -89,7 +89,7 @@ def upload_blobs(context: CliContext, name: str, source: str, to: str, group: st
     click.echo(str(done), err=True)
 
 
-@container.command("download")
+@container.command("download", short_help="Copies blobs of container NAME to this machine.")
 @click.argument("name", shell_complete=completed("container"))
 @click.argument("path")
 @scope(*_IN_ACCOUNT)
@@ -103,7 +103,7 @@ def download_blobs(context: CliContext, name: str, path: str, to: str, group: st
     click.echo(str(done), err=True)
 
 
-@container.command("rm")
+@container.command("rm", short_help="Removes blobs from container NAME.")
 @click.argument("name", shell_complete=completed("container"))
 @click.argument("path")
 @scope(*_IN_ACCOUNT)

@@ -37,7 +37,7 @@ def sweep() -> None:
     """
 
 
-@sweep.command("run")
+@sweep.command("run", short_help="Runs a job for each point, and waits.")
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("-n", "--name", help="the sweep's name (default: the file's)")
 @click.option(

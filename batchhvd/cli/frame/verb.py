@@ -30,6 +30,8 @@ def common(
         listing: returns the resources for the context and the scopes' values.
     """
     noun = "storage account" if verbs.name == "storage" else str(verbs.name)
+    of = f" of a {scopes[-1]}" if scopes else ""
+    of = of.replace("a account", "a storage account")
     named = click.argument("name", shell_complete=completed(noun))
 
     @verbs.command("show", help=f"Shows the {noun} NAME.")
@@ -40,7 +42,7 @@ def common(
     def show(context: CliContext, name: str, form: Format, **where: str) -> None:
         form.show(_described(handle(context, name=name, **where).refresh()), detailed=True)
 
-    @verbs.command("list", help=f"Lists the {noun}s.")
+    @verbs.command("list", help=f"Lists the {noun}s{of}.")
     @scope(*scopes)
     @shown
     @with_context

@@ -36,6 +36,23 @@ def test_every_command_has_help(names: Any, capsys: pytest.CaptureFixture[str]) 
     assert len(text.splitlines()[2]) > 10
 
 
+@pytest.mark.parametrize(
+    "names", [names for names in commands(cli.main_group) if len(names) < 2 and names != ("completion",)], ids=" ".join
+)
+def test_a_list_of_verbs_has_whole_sentences_in_80_columns(
+    names: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.run([*names, "--help"]) == 0
+    verbs = capsys.readouterr().out.partition("Commands:")[2]
+    assert not [line for line in verbs.splitlines() if line.endswith("...")]
+
+
+def test_a_list_says_of_what() -> None:
+    said = {str(group): cli.main_group.commands[group].commands["list"].help for group in ("cluster", "storage")}  # type: ignore[attr-defined]
+    assert said == {"cluster": "Lists the clusters of a workspace.", "storage": "Lists the storage accounts of a group."}
+
+
 def test_the_verbs_are_there() -> None:
     found = set(commands(cli.main_group))
     for kind in ("group", "workspace", "experiment", "cluster", "storage", "share", "job"):
