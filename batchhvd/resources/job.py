@@ -306,8 +306,7 @@ class Job(Repeatable, Resource):
         """
         from batchhvd.advice import explain  # late: most programs never ask
 
-        self.refresh()
-        task = toolkits.block_of(self._document.get("properties") or {})
+        task = toolkits.block_of(self.refresh()._document.get("properties") or {})
         facts = explain.JobFacts(
             id=self.id,
             name=self.name,

@@ -49,8 +49,9 @@ def test_a_list_of_verbs_has_whole_sentences_in_80_columns(
 
 
 def test_a_list_says_of_what() -> None:
-    said = {str(group): cli.main_group.commands[group].commands["list"].help for group in ("cluster", "storage")}  # type: ignore[attr-defined]
-    assert said == {"cluster": "Lists the clusters of a workspace.", "storage": "Lists the storage accounts of a group."}
+    for noun, words in {"cluster": "clusters of a workspace", "storage": "storage accounts of a group"}.items():
+        verbs = cli.main_group.commands[noun]
+        assert isinstance(verbs, click.Group) and verbs.commands["list"].help == f"Lists the {words}."
 
 
 def test_the_verbs_are_there() -> None:
