@@ -59,13 +59,19 @@ class Disk:
         root: the directory that holds ``<account>/<share>/``.
         now: the clock, seconds since 1970.
         kept_days: says for how many days an account's deleted shares can be restored; 0 for not at all.
+        sku: says which SKU an account has, as far as that is one of file shares.
     """
 
     def __init__(
-        self, root: Path, now: Callable[[], float] = time.time, kept_days: Callable[[str], int] = lambda _: 0
+        self,
+        root: Path,
+        now: Callable[[], float] = time.time,
+        kept_days: Callable[[str], int] = lambda _: 0,
+        sku: Callable[[str], str] = lambda _: "",
     ) -> None:
         self._root = root
         self.now = now
+        self.sku = sku
         self.kept_days = kept_days
         self._own = root / ".files"
         self._own.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -67,6 +67,7 @@ class Facts(TypedDict, total=False):
         quota: of a share, in GiB.
         tier: of a share.
         tiered: when the tier was set, in seconds since 1970.
+        offer: of a share, what else it has of what its account offers, by header.
         policies: of a share, the stored access policies: id, start, end, permission.
         limit: of a share, the bytes that its files may have in all, while a fire drill goes on.
         service: of an account, the settings that clients set.
@@ -87,6 +88,7 @@ class Facts(TypedDict, total=False):
     quota: int | None
     tier: str
     tiered: float
+    offer: dict[str, str]
     policies: list[dict[str, str]]
     limit: int | None
     service: dict[str, Any]
