@@ -116,8 +116,8 @@ def _service(root: Path, skus: dict[str, str]) -> Files | Blobs:
     def now() -> float:
         return time.time() + standin.Clock.ahead
 
-    return Blobs(root, keys, now) if _BLOBS else Files(
-        root, keys, now, kept_days=7, sku=lambda name: skus.get(name, "")
+    return (
+        Blobs(root, keys, now) if _BLOBS else Files(root, keys, now, kept_days=7, sku=lambda name: skus.get(name, ""))
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 _HANDLES = "it needs handles that somebody has opened over SMB by hand"
-_DIFF = "a comparison is one of contents: what a clear or a rewrite left as it was is not a change."
 
 NOT_APPLICABLE: dict[str, dict[str, str]] = {
     "files": {
@@ -51,10 +50,6 @@ NOT_APPLICABLE: dict[str, dict[str, str]] = {
 DIFFERS: dict[str, dict[str, str]] = {
     "files": {
         "test_abort_copy_file": "a copy is done when it is answered, never pending.",
-        "test_list_ranges_diff": _DIFF,
-        "test_list_ranges_diff_paged": _DIFF,
-        "test_list_ranges_diff_trailing_dot": _DIFF,
-        "test_list_ranges_diff_support_rename": _DIFF,
     },
     "blobs": {
         **dict.fromkeys(

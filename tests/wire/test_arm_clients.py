@@ -110,6 +110,26 @@ def test_an_accounts_life(storage: Any, service: Any, group: str) -> None:
         accounts.get_properties(place, "lifeaccount")
 
 
+def test_a_premium_account_serves_shares_of_nfs(storage: Any, service: Any, group: str) -> None:
+    accounts, place = storage.storage_accounts, name(group)
+    premium = {**ACCOUNT, "kind": "FileStorage", "sku": {"name": "Premium_LRS"}}
+    created = accounts.begin_create(place, "premiumaccount", premium).result()
+    assert (created.sku.name, created.sku.tier, created.kind) == ("Premium_LRS", "Premium", "FileStorage")
+    key = accounts.list_keys(place, "premiumaccount").keys_property[0].value
+    share = ShareClient(f"{service.url}/premiumaccount", "share", credential=key)
+    share.create_share(protocols="NFS")
+    assert (share.get_share_properties().protocols, share.get_share_properties().access_tier) == (["NFS"], "Premium")
+    assert accounts.update(place, "premiumaccount", {"sku": {"name": "Premium_ZRS"}}).sku.name == "Premium_ZRS"
+    for attempt in (
+        lambda: accounts.update(place, "premiumaccount", {"sku": {"name": "StandardV2_LRS"}}),
+        lambda: accounts.begin_create(place, "wrongaccount", {**premium, "sku": {"name": "Standard_LRS"}}),
+        lambda: accounts.begin_create(place, "wrongaccount", {**ACCOUNT, "sku": {"name": "StandardV2_LRS"}}),
+    ):
+        with pytest.raises(HttpResponseError) as caught:
+            attempt()
+        assert caught.value.status_code == 400
+
+
 def test_a_key_opens_the_shares_until_it_is_replaced(storage: Any, service: Any, group: str) -> None:
     accounts, place = storage.storage_accounts, name(group)
     accounts.begin_create(place, "keyaccount", ACCOUNT).result()

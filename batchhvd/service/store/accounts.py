@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from batchhvd.service.store.records import ACTIVE, Record, Store
-
-FILE_STORAGE = "FileStorage"
-"""The kind of accounts whose shares are provisioned: those on SSD, and those of the billing model v2."""
+from batchhvd.wire.facts.account_kinds import FILE_STORAGE
 
 KEPT_DAYS = "keptDays"
 """The entry of an account's private part with the days for which its deleted shares are kept."""

@@ -1,4 +1,4 @@
-"""What an account's SKU offers its shares: sizes, tiers, NFS, bursting that is paid for, provisioned IOPS and throughput.
+"""What an account's SKU offers its shares: sizes, tiers, NFS, paid bursting, provisioned IOPS and throughput.
 
 All of it is checked by Azure's published limits, kept and given back; of these only the size has an effect here.
 """
@@ -127,6 +127,9 @@ def choose(disk: Disk, request: Request, facts: Facts) -> None:
     _choose_protocol(request, offer, kept)
     _choose_bursts(request, offer, kept)
     _choose_bought(disk, request, offer, kept)
+    if offer is not _STANDARD:
+        for name in (_QUOTA_TIME, *(_TIMES.values() if offer.bought else ())):
+            kept.setdefault(name, _tomorrow(disk))
     facts["offer"] = kept
 
 
@@ -137,7 +140,7 @@ def told(disk: Disk, account: str, facts: Facts, created: float) -> dict[str, st
         disk: where it lies.
         account: its account.
         facts: what is noted of it.
-        created: when it was last changed, for times that nothing is noted of.
+        created: when it was made or changed, for times that nothing is noted of.
     """
     offer, kept, quota = _offer(disk, account), facts.get("offer", {}), facts.get("quota") or QUOTA
     found: dict[str, object] = {_PROTOCOL: "SMB"}

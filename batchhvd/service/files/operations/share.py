@@ -13,7 +13,7 @@ from batchhvd.service.storage.disk.room import usage
 from batchhvd.service.storage.disk.sidecar import Facts
 from batchhvd.service.storage.protocol import xml
 from batchhvd.service.storage.protocol.refusal import refusal
-from batchhvd.service.storage.protocol.request import Request
+from batchhvd.service.storage.protocol.request import Request, Target
 from batchhvd.service.storage.protocol.response import Response, xml_response
 from batchhvd.service.storage.shown_headers import http_date, metadata, written
 from batchhvd.service.storage.whole import note_share, share_facts
@@ -81,6 +81,8 @@ def delete(disk: Disk, request: Request) -> Response:
         if wanted:
             raise refusal("InvalidHeaderValue", "x-ms-delete-snapshots goes with the share, not with a snapshot.")
         disk.remove(disk.share(request.target), disk.key(request.target))
+        with disk.snapshotting:
+            disk.forget_eras(Target(request.target.account, request.target.share))
         return Response(202)
     with disk.snapshotting:  # one that is being taken must not outlive its share
         snapshots = snapshots_of(disk, request.target)
