@@ -120,13 +120,12 @@ def test_a_premium_account_serves_shares_of_nfs(storage: Any, service: Any, grou
     share.create_share(protocols="NFS")
     assert (share.get_share_properties().protocols, share.get_share_properties().access_tier) == (["NFS"], "Premium")
     assert accounts.update(place, "premiumaccount", {"sku": {"name": "Premium_ZRS"}}).sku.name == "Premium_ZRS"
-    for attempt in (
-        lambda: accounts.update(place, "premiumaccount", {"sku": {"name": "StandardV2_LRS"}}),
-        lambda: accounts.begin_create(place, "wrongaccount", {**premium, "sku": {"name": "Standard_LRS"}}),
-        lambda: accounts.begin_create(place, "wrongaccount", {**ACCOUNT, "sku": {"name": "StandardV2_LRS"}}),
-    ):
+    refused = [(accounts.update, "premiumaccount", {"sku": {"name": "StandardV2_LRS"}})]
+    refused += [(accounts.begin_create, "other", {**premium, "sku": {"name": "Standard_LRS"}})]
+    refused += [(accounts.begin_create, "other", {**ACCOUNT, "sku": {"name": "StandardV2_LRS"}})]
+    for attempt, which, body in refused:
         with pytest.raises(HttpResponseError) as caught:
-            attempt()
+            attempt(place, which, body)
         assert caught.value.status_code == 400
 
 
