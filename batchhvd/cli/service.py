@@ -298,12 +298,27 @@ def emulate() -> None:
     help="the accounts (default: devstoreaccount1 with its published key)",
 )
 @click.option("--soft-delete-days", type=click.IntRange(0, 365), default=0, help="keep deleted shares for so long")
+@click.option(
+    "--sku",
+    multiple=True,
+    metavar="[ACCOUNT=]SKU",
+    help="the SKU of a FileStorage account, such as Premium_LRS; repeat it",
+)
 @click.option("--silent", is_flag=True, help="print the connection strings only")
-def emulate_files(host: str, port: int, folder: str | None, accounts: str, soft_delete_days: int, silent: bool) -> None:
+def emulate_files(
+    host: str,
+    port: int,
+    folder: str | None,
+    accounts: str,
+    soft_delete_days: int,
+    sku: tuple[str, ...],
+    silent: bool,
+) -> None:
     """Serves Azure Files in the foreground until Ctrl-C, and prints a connection string."""
     arguments = ["--host", host, "--port", str(port), "--soft-delete-days", str(soft_delete_days)]
     arguments += ["--folder", folder] if folder else []
     arguments += ["--accounts", accounts] if accounts else []
+    arguments += [word for each in sku for word in ("--sku", each)]
     arguments += ["--silent"] if silent else []
     sys.stdout.flush()
     # In place of this process, which has loaded what the emulator does not need.

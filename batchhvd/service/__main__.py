@@ -193,6 +193,7 @@ class Service:
                 self._root / "shares",
                 self._keys,
                 kept_days=lambda account: accounts.kept_days(self._store, account),
+                sku=lambda account: accounts.sku(self._store, account),
                 admitted=trust,
                 problem=self._watch.problem,
             ),

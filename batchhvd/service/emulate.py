@@ -29,6 +29,7 @@ from batchhvd.service import server
 from batchhvd.service.files.app import Files
 from batchhvd.service.http import host as hosts
 from batchhvd.service.http.incoming import trust
+from batchhvd.wire.facts.account_kinds import FILE_SKUS
 from batchhvd.wire.facts.hosts import ACCOUNT_NAME
 
 ACCOUNT = "devstoreaccount1"
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = Path(options.folder or tempfile.mkdtemp(prefix="batchhvd-files-"))
     try:
         accounts = _accounts(options.accounts)
-        files = _files(folder, accounts, options.soft_delete_days)
+        files = _files(folder, accounts, options.soft_delete_days, _skus(options.sku, accounts))
         with closing(files), closing(_listen(options.host, options.port)) as listener:
             _serve(options, accounts, listener, files)
     except ValueError as error:
@@ -79,9 +80,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _files(folder: Path, accounts: Mapping[str, Sequence[str]], kept_days: int) -> Files:
+def _files(folder: Path, accounts: Mapping[str, Sequence[str]], kept_days: int, skus: Mapping[str, str]) -> Files:
     try:
-        return Files(folder, accounts.get, kept_days=kept_days, admitted=trust)
+        return Files(
+            folder, accounts.get, kept_days=kept_days, sku=lambda account: skus.get(account, ""), admitted=trust
+        )
     except (OSError, sqlite3.Error) as error:
         raise ValueError(f"cannot keep shares in {folder}: {error}; choose another --folder") from None
 
@@ -146,6 +149,20 @@ def _accounts(text: str) -> Mapping[str, Sequence[str]]:
     return found or {ACCOUNT: [KEY]}
 
 
+def _skus(said: Sequence[str], accounts: Mapping[str, Sequence[str]]) -> Mapping[str, str]:
+    """Returns SKUs by account, from ``name=sku``, or ``sku`` for the first account."""
+    found: dict[str, str] = {}
+    for text in said:
+        name, _, sku = text.rpartition("=")
+        name = name or next(iter(accounts))
+        if sku not in FILE_SKUS or name not in accounts:
+            raise ValueError(
+                f"--sku must be ACCOUNT=SKU, of an account, with one of {', '.join(FILE_SKUS)}, not {text[:60]!r}"
+            )
+        found[name] = sku
+    return found
+
+
 def _is_key(text: str) -> bool:
     try:
         return bool(base64.b64decode(text, validate=True))
@@ -185,6 +202,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--folder", default="")
     parser.add_argument("--accounts", default="")
     parser.add_argument("--soft-delete-days", type=int, default=0)
+    parser.add_argument("--sku", action="append", default=[])
     parser.add_argument("--silent", action="store_true")
     return parser
 

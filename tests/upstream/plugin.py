@@ -96,25 +96,29 @@ def _resolve(ports: dict[int, int]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def fresh(service: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+def fresh(
+    service: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[None]:
     """Gives the test a service with empty accounts."""
     standin.Clock.ahead = 0.0
     WATCHED.statuses, WATCHED.refused = [], []
     monkeypatch.setattr(time, "sleep", _sleeping(time.sleep))
     monkeypatch.setattr(asyncio, "sleep", _sleeping_async(asyncio.sleep))
-    WATCHED.files = _service(tmp_path / "root")
+    WATCHED.files = _service(tmp_path / "root", standin.skus(request.node.name))
     yield
     WATCHED.files.close()
 
 
-def _service(root: Path) -> Files | Blobs:
+def _service(root: Path, skus: dict[str, str]) -> Files | Blobs:
     def keys(name: str) -> list[str] | None:
         return [_KEYS[name]] if name in _KEYS else None
 
     def now() -> float:
         return time.time() + standin.Clock.ahead
 
-    return Blobs(root, keys, now) if _BLOBS else Files(root, keys, now, kept_days=7)
+    return (
+        Blobs(root, keys, now) if _BLOBS else Files(root, keys, now, kept_days=7, sku=lambda name: skus.get(name, ""))
+    )
 
 
 def _sleeping(sleep: Any) -> Any:

@@ -31,9 +31,19 @@ ACCOUNTS = {
     "versioned_storage_account": ("versionedname", "Zmlyc3Qga2V5IG9mIHRoZSB2ZXJzaW9uZWQgYWNjb3VudA=="),
     "soft_delete_storage_account": ("softdeletename", "Zmlyc3Qga2V5IG9mIHRoZSBhY2NvdW50IG9mIHVuZGVsZQ=="),
 }
+# Microsoft runs this one by hand against an account of the billing model provisioned v2, under the usual name.
+_PROVISIONED = ("test_provisioned_billing_v2",)
 OAUTH = "OAuth: this service knows account keys and links, no tokens"
 _FORMAT = "%(asctime)s %(name)-20s %(levelname)-5s %(message)s"
 Test = Callable[..., Any]
+
+
+def skus(test: str) -> dict[str, str]:
+    """Returns the SKUs of the accounts of the kind FileStorage that a test gets, by account."""
+    found = {ACCOUNTS["premium_storage_file_account"][0]: "Premium_LRS"}
+    if test.partition("[")[0] in _PROVISIONED:
+        found[ACCOUNTS["storage_account"][0]] = "StandardV2_LRS"
+    return found
 
 
 class Clock:

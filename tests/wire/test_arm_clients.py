@@ -110,6 +110,25 @@ def test_an_accounts_life(storage: Any, service: Any, group: str) -> None:
         accounts.get_properties(place, "lifeaccount")
 
 
+def test_a_premium_account_serves_shares_of_nfs(storage: Any, service: Any, group: str) -> None:
+    accounts, place = storage.storage_accounts, name(group)
+    premium = {**ACCOUNT, "kind": "FileStorage", "sku": {"name": "Premium_LRS"}}
+    created = accounts.begin_create(place, "premiumaccount", premium).result()
+    assert (created.sku.name, created.sku.tier, created.kind) == ("Premium_LRS", "Premium", "FileStorage")
+    key = accounts.list_keys(place, "premiumaccount").keys_property[0].value
+    share = ShareClient(f"{service.url}/premiumaccount", "share", credential=key)
+    share.create_share(protocols="NFS")
+    assert (share.get_share_properties().protocols, share.get_share_properties().access_tier) == (["NFS"], "Premium")
+    assert accounts.update(place, "premiumaccount", {"sku": {"name": "Premium_ZRS"}}).sku.name == "Premium_ZRS"
+    refused = [(accounts.update, "premiumaccount", {"sku": {"name": "StandardV2_LRS"}})]
+    refused += [(accounts.begin_create, "other", {**premium, "sku": {"name": "Standard_LRS"}})]
+    refused += [(accounts.begin_create, "other", {**ACCOUNT, "sku": {"name": "StandardV2_LRS"}})]
+    for attempt, which, body in refused:
+        with pytest.raises(HttpResponseError) as caught:
+            attempt(place, which, body)
+        assert caught.value.status_code == 400
+
+
 def test_a_key_opens_the_shares_until_it_is_replaced(storage: Any, service: Any, group: str) -> None:
     accounts, place = storage.storage_accounts, name(group)
     accounts.begin_create(place, "keyaccount", ACCOUNT).result()

@@ -15,6 +15,7 @@ from batchhvd.service.http.exchange import Answer, Ask, Handler, Here
 from batchhvd.service.store import trash
 from batchhvd.service.store.accounts import find, folders, job_with_key
 from batchhvd.service.store.records import Document, Record, merged
+from batchhvd.wire.facts.account_kinds import FILE_SKUS, FILE_STORAGE
 from batchhvd.wire.facts.hosts import ACCOUNT_NAME, BLOB_DOMAIN, FILE_DOMAIN
 
 _TAGS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
@@ -51,6 +52,7 @@ def put_account(here: Here, ask: Ask) -> Answer:
     body, name = read(CREATE, ask.body), ask.names["account"]
     if not valid(name):
         raise BadRequestError(f"{_naming(name)}.", code="AccountNameInvalid", target="accountName")
+    refuse(list(_sku_problems(body["kind"], body["sku"]["name"])))
     old = find(here.store, name)
     if old is not None and old.parent != parent.id.lower():
         raise ConflictError(f"{_taken(name)}.", code="StorageAccountAlreadyTaken")
@@ -95,7 +97,7 @@ def patch_account(here: Here, ask: Ask) -> Answer:
     identity = (
         [Problem("/identity", "is not supported: there is no directory here")] if ask.body.get("identity") else []
     )
-    refuse([*identity, *_patch_problems(body.get("properties") or {})])
+    refuse([*identity, *_patch_problems(body.get("properties") or {}), *_change_problems(record, body.get("sku"))])
     told = {"tags": body.get("tags"), "sku": body.get("sku") and _sku(body["sku"]["name"])}
     tier = (body.get("properties") or {}).get("accessTier")
 
@@ -120,6 +122,22 @@ def _patch_problems(properties: Document) -> Iterator[Problem]:
         )
     if (properties.get("customDomain") or {}).get("name"):
         yield Problem("/properties/customDomain", "is not supported: this service has no other names")
+
+
+def _sku_problems(kind: str, sku: str) -> Iterator[Problem]:
+    """Yields what keeps a SKU and a kind of account from going together, as far as shares differ by them."""
+    if kind == FILE_STORAGE and sku not in FILE_SKUS:
+        yield Problem("/sku/name", f"must be one of {', '.join(FILE_SKUS)} for the kind {FILE_STORAGE}")
+    if kind != FILE_STORAGE and "V2_" in sku:
+        yield Problem("/kind", f"must be {FILE_STORAGE} for the SKU {sku}")
+
+
+def _change_problems(record: Record, wanted: Document | None) -> Iterator[Problem]:
+    """Yields what keeps an account from another SKU: what its shares have depends on it, but for the redundancy."""
+    sku = wanted["name"] if wanted else record.document["sku"]["name"]
+    yield from _sku_problems(record.document["kind"], sku)
+    if record.document["kind"] == FILE_STORAGE and _sku(sku)["tier"] != record.document["sku"]["tier"]:
+        yield Problem("/sku/name", f"must keep {record.document['sku']['tier']}; create another account")
 
 
 def _sku(name: str) -> Document:

@@ -41,6 +41,7 @@ class Files(DataPlane):
         keys: returns an account's base64 keys, or None for an account that does not exist.
         now: the clock, seconds since 1970.
         kept_days: for how many days deleted shares can be restored, 0 for not at all; or what says so of an account.
+        sku: says which SKU an account has, such as ``Premium_LRS``; "" for a standard one.
         admitted: told of each request (its ASGI scope) that a key or a link permits.
         problem: says what keeps the service from answering, "" if nothing does.
     """
@@ -51,10 +52,12 @@ class Files(DataPlane):
         keys: Keys,
         now: Callable[[], float] = time.time,
         kept_days: int | Callable[[str], int] = 0,
+        sku: Callable[[str], str] = lambda account: "",
         admitted: Callable[[Scope], None] = lambda scope: None,
         problem: Callable[[], str] = lambda: "",
     ) -> None:
-        super().__init__(Disk(Path(root), now, kept_days if callable(kept_days) else lambda _: kept_days), keys, "file")
+        days = kept_days if callable(kept_days) else lambda _: kept_days
+        super().__init__(Disk(Path(root), now, days, sku), keys, "file")
         self._admitted, self._problem, self._root = admitted, problem, root
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from batchhvd.service.store.records import ACTIVE, Record, Store
+from batchhvd.wire.facts.account_kinds import FILE_STORAGE
 
 KEPT_DAYS = "keptDays"
 """The entry of an account's private part with the days for which its deleted shares are kept."""
@@ -15,6 +16,12 @@ def kept_days(store: Store, account: str) -> int:
     """Returns for how many days the deleted shares of an account can be restored, 0 for not at all."""
     record = find(store, account)
     return int(record.private.get(KEPT_DAYS, 0)) if record else 0
+
+
+def sku(store: Store, account: str) -> str:
+    """Returns the SKU of an account of the kind FileStorage, "" for an account of another kind, or none."""
+    record = find(store, account)
+    return str(record.document["sku"]["name"]) if record and record.document["kind"] == FILE_STORAGE else ""
 
 
 def find(store: Store, account: str) -> Record | None:

@@ -16,6 +16,7 @@ from batchhvd.service.files.app import Files
 from batchhvd.service.files.protocol import descriptor, permission
 from batchhvd.service.storage.disk import content, sectors
 from batchhvd.service.storage.disk.sidecar import Sidecar
+from batchhvd.service.storage.disk.stretches import joined, united
 from batchhvd.service.storage.protocol import crc64
 
 # Both forms of one permission, as Azure gives them back.
@@ -113,6 +114,33 @@ def test_sectors_with_data_are_the_ones_that_are_not_zeros(tmp_path_factory: Any
                 found[at] = True
         assert found == expected
         assert list(sectors.differing(file.fileno(), file.fileno(), size - 1)) == []
+
+
+@given(st.lists(st.tuples(st.integers(0, 30_000), st.integers(0, 9000)), max_size=8), st.integers(1, 20_000))
+@settings(deadline=None, max_examples=60)
+def test_touched_sectors_differ_whatever_is_in_them(tmp_path_factory: Any, said: Any, size: Any) -> None:
+    path = tmp_path_factory.mktemp("touched") / "f"
+    with path.open("w+b") as file:
+        file.truncate(size)
+        os.pwrite(file.fileno(), b"x" * min(700, size), 0)
+        touched = united((at, at + length) for at, length in said)
+        found: dict[str, set[int]] = {"Range": set(), "ClearRange": set()}
+        for kind, first, end in sectors.differing(file.fileno(), file.fileno(), size - 1, touched):
+            assert end < size
+            found[kind] |= set(range(first // 512, end // 512 + 1))
+    wanted = {at for first, end in touched for at in range(first // 512, min(end, size - 1) // 512 + 1)}
+    assert found["Range"] == {at for at in wanted if at * 512 < 700}
+    assert found["ClearRange"] == {at for at in wanted if at * 512 >= 700}
+
+
+def test_a_set_of_stretches_stays_small_and_forgets_none() -> None:
+    said = [(at * 1000 + at % 7, at * 1000 + 99) for at in range(500)]
+    kept: list[tuple[int, int]] = []
+    for stretch in reversed(said):
+        kept = joined(kept, stretch, most=20)
+        assert len(kept) <= 20
+    assert kept == united(kept)
+    assert all(any(first <= a and b <= end for first, end in kept) for a, b in said)
 
 
 def test_notes_of_what_a_kill_prevented_are_dropped_at_the_next_start(tmp_path: Path) -> None:

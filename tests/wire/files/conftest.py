@@ -15,9 +15,12 @@ from azure.storage.fileshare import ShareClient, ShareServiceClient
 from batchhvd.service import server
 from batchhvd.service.files.app import Files
 
-ACCOUNT, OTHER = "mystorageaccount", "otheraccount"
+ACCOUNT, OTHER, PREMIUM, PROVISIONED = "mystorageaccount", "otheraccount", "premiumaccount", "provisioned"
+SKUS = {PREMIUM: "Premium_LRS", PROVISIONED: "StandardV2_LRS"}
 KEYS = {
     ACCOUNT: ["Zmlyc3Qga2V5IG9mIHRoZSBmaXJzdCBhY2NvdW50IQ==", "c2Vjb25kIGtleSBvZiB0aGUgZmlyc3QgYWNjb3VudA=="],
+    PREMIUM: ["dGhlIHByZW1pdW0gYWNjb3VudCdzIGtleQ=="],
+    PROVISIONED: ["dGhlIHByb3Zpc2lvbmVkIGFjY291bnQncyBrZXk="],
     OTHER: ["dGhlIG90aGVyIGFjY291bnQncyBrZXk=", "dGhlIG90aGVyIGFjY291bnQncyBzZWNvbmQga2V5"],
 }
 # A refused request is a test's result, not something to try again for a minute; loopback needs no proxy.
@@ -36,7 +39,7 @@ class Service:
     def __init__(self, root: Path) -> None:
         self.ahead = 0.0
         self.root = root
-        self.files = Files(root, KEYS.get, now=lambda: time.time() + self.ahead)
+        self.files = Files(root, KEYS.get, now=lambda: time.time() + self.ahead, sku=lambda name: SKUS.get(name, ""))
         self.url = ""
 
     def account(self, name: str = ACCOUNT, credential: Any = None, **settings: Any) -> ShareServiceClient:

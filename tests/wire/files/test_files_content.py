@@ -408,7 +408,6 @@ def test_what_is_not_spoken_is_refused_not_ignored(share: ShareClient) -> None:
     for attempt in (
         lambda: file.create_symlink("other"),
         lambda: file.create_hardlink("other"),
-        lambda: share.set_share_properties(root_squash="RootSquash"),
         lambda: share.create_directory("d", owner="345"),
         lambda: file.upload_range(b"1", 0, 1, headers={"x-ms-structured-body": "XSM/1.0; properties=crc64"}),
     ):

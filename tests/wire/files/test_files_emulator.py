@@ -87,6 +87,12 @@ def test_a_folder_keeps_the_shares_and_silence_is_silent(start: Any, tmp_path: P
     assert again.share("share").get_file_client("f").download_file().readall() == b"data"
 
 
+def test_an_account_is_a_premium_one_if_its_sku_says_so(start: Any) -> None:
+    share = start("--sku", "Premium_LRS").share("share")
+    share.create_share(protocols="NFS", root_squash="RootSquash")
+    assert share.get_share_properties().root_squash == "RootSquash"
+
+
 def test_accounts_come_from_azurites_variable(start: Any) -> None:
     emulator = start(AZURITE_ACCOUNTS="one:a2V5MQ==:a2V5Mg==;two:a2V5Mw==")
     assert "AccountName=one;AccountKey=a2V5MQ==;" in emulator.text
@@ -127,6 +133,7 @@ def test_names_of_accounts_lead_to_it_and_names_of_web_pages_do_not(start: Any) 
         ([], {"AZURITE_ACCOUNTS": "one:not base64"}, "AZURITE_ACCOUNTS must be NAME:KEY"),
         (["--host", "no.such.host.invalid"], {}, "cannot listen on no.such.host.invalid"),
         (["--port", "TAKEN"], {}, "choose another --port"),
+        (["--port", "0", "--sku", "other=Premium_LRS"], {}, "--sku must be ACCOUNT=SKU"),
         (["--port", "0", "--folder", f"{__file__}/sub"], {}, "choose another --folder"),
     ],
 )

@@ -7,6 +7,7 @@ import os
 import shutil
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from azure.core.exceptions import HttpResponseError, ResourceExistsError, Resour
 from azure.storage.fileshare import ShareClient
 
 from batchhvd.service.storage.disk import snapshot as taking
+from batchhvd.service.storage.disk.sidecar import Sidecar
 from tests.wire.files.conftest import ACCOUNT, Service, code
 
 MIB = 1 << 20
@@ -192,6 +194,42 @@ def test_a_comparison_tells_what_was_written_and_what_was_cleared(service: Servi
     other = share.get_file_client("new")
     other.upload_file(b"x" * 10)
     assert other.get_ranges_diff(previous_sharesnapshot=stamp)[0] == [{"start": 0, "end": 9}]
+
+
+@pytest.mark.filterwarnings("ignore:get_ranges_diff")
+def test_a_comparison_tells_of_rewrites_and_clears_that_leave_the_bytes_as_they_were(
+    service: Service, share: ShareClient, folder: Path
+) -> None:
+    file = share.get_file_client("f")
+    file.create_file(4 * MIB)
+    file.upload_range(b"a" * 2048, 0, 2048)
+    file.upload_range(b"a" * 512, 3072, 512)  # before any snapshot: nobody asks for it
+    first = share.create_snapshot()["snapshot"]
+    file.upload_range(b"a" * 100, 600, 100)
+    file.clear_range(2 * MIB, 1024)
+    second = share.create_snapshot()["snapshot"]
+    link = service.files.sas(ACCOUNT, share.share_name, "f", "r", 4e9)
+    file.upload_range_from_url(f"{file.url}?{link}", offset=1536, length=512, source_offset=0)
+    with (folder / "f").open("r+b") as job:
+        job.write(b"a" * 100)
+
+    def compared(since: str, client: Any = file) -> list[list[tuple[int, int]]]:
+        found = client.get_ranges_diff(previous_sharesnapshot=since)
+        return [[(each["start"], each["end"]) for each in kind] for kind in found]
+
+    hole = (2 * MIB, 2 * MIB + 1023)
+    assert compared(first) == [[(512, 1023), (1536, 2047)], [hole]]
+    assert compared(second) == [[(1536, 2047)], []]
+    between = service.share(share.share_name, snapshot=second).get_file_client("f")
+    assert compared(first, between) == [[(512, 1023)], [hole]]
+    key, inode = f"{ACCOUNT}/{share.share_name}", (folder / "f").stat().st_ino
+    with closing(Sidecar(service.root / ".files" / "sidecar.sqlite")) as kept:  # on the disk, for the next service
+        assert kept.touched(key, inode, "", "~") == [(600, 699), (1536, 2047), hole]
+        service.share(share.share_name, snapshot=first).delete_share()
+        assert kept.touched(key, inode, "", "~") == [(1536, 2047)]
+        assert compared(second) == [[(1536, 2047)], []]
+        service.share(share.share_name, snapshot=second).delete_share()
+        assert kept.touched(key, inode, "", "~") == []
 
 
 def test_a_file_comes_back_from_a_snapshot_by_a_copy(service: Service, share: ShareClient) -> None:

@@ -91,6 +91,7 @@ def put_from_url(disk: Disk, request: Request) -> Response:
         disk.check_quota(request.target, len(body))
         content.write(fd, [body], into[0])
         content.stamp(fd, written_at(request, about.st_mtime_ns))
+        disk.touch(request.target, about, into[0], into[1])
         return Response(201, {**written(os.fstat(fd)), "x-ms-request-server-encrypted": "true"})
 
 

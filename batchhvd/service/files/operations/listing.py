@@ -12,9 +12,9 @@ from attrs import frozen
 
 from batchhvd.errors import ServiceError
 from batchhvd.service.files.operations.lease import lease_words
+from batchhvd.service.files.operations.offer import ELEMENTS, QUOTA, tier, told
 from batchhvd.service.files.operations.properties import attributes, timestamps
 from batchhvd.service.files.operations.restore import Grave, graves
-from batchhvd.service.files.operations.share import QUOTA, TIER
 from batchhvd.service.files.operations.snapshot import snapshots_of
 from batchhvd.service.files.protocol.permission import DEFAULT_KEY
 from batchhvd.service.storage.disk import names, tree
@@ -97,36 +97,36 @@ def _share_of(disk: Disk, found: Target | Grave, include: Sequence[str]) -> Elem
             "RemainingRetentionDays": found.days_left(disk),
         }
         head = {"Deleted": "true", "Version": found.version}
-        return _share(disk, found.target.share, head, found.about, found.facts, include, more)
+        return _share(disk, found.target, head, found.about, found.facts, include, more)
     try:
         about, facts = share_facts(disk, found)
     except ServiceError:  # deleted since the names were read
         return None
     head = {"Snapshot": found.snapshot} if found.snapshot else {}
-    return _share(disk, found.share, head, about, facts, include, {})
+    return _share(disk, found, head, about, facts, include, {})
 
 
 def _share(
     disk: Disk,
-    name: str,
+    target: Target,
     head: dict[str, str],
     about: os.stat_result,
     facts: Facts,
     include: Sequence[str],
     more: dict[str, object],
 ) -> Element:
-    told: dict[str, object] = {
+    shown: dict[str, object] = {
         "Last-Modified": http_date(about.st_mtime_ns),
         "Etag": etag(about, facts),
         "Quota": facts.get("quota") or QUOTA,
-        "AccessTier": facts.get("tier") or TIER,
+        "AccessTier": tier(disk, target.account, facts),
         "AccessTierChangeTime": http_date(int((facts.get("tiered") or about.st_mtime) * 1e9)),
         **{f"Lease{word.capitalize()}": value for word, value in lease_words(facts, disk.now()).items()},
-        "EnabledProtocols": "SMB",
+        **{ELEMENTS[name]: value for name, value in told(disk, target.account, facts, about.st_mtime).items()},
         **more,
     }
     metadata = xml.elements(facts.get("metadata", {}))
-    return xml.share(name, head, told, {"Metadata": metadata} if "metadata" in include and metadata else {})
+    return xml.share(target.share, head, shown, {"Metadata": metadata} if "metadata" in include and metadata else {})
 
 
 @frozen

@@ -15,6 +15,7 @@ from batchhvd.service.storage.condition import check_conditions, check_write
 from batchhvd.service.storage.disk import content, sectors, tree
 from batchhvd.service.storage.disk.disk import Disk
 from batchhvd.service.storage.disk.sidecar import Facts, Rows, stored
+from batchhvd.service.storage.disk.stretches import Stretch
 from batchhvd.service.storage.disk.tag import file_id
 from batchhvd.service.storage.protocol import xml
 from batchhvd.service.storage.protocol.byte_range import RANGE_BYTES, asked, bounds, exact
@@ -47,6 +48,7 @@ def put(disk: Disk, request: Request) -> Response:
             content.write(fd, request.body, first)
         content.stamp(fd, written_at(request, about.st_mtime_ns))
         about = os.fstat(fd)
+        disk.touch(request.target, about, first, last)  # after it: a snapshot may have been begun meanwhile
     sums = {name: request.header(name) for name in ("content-md5", "x-ms-content-crc64") if request.header(name)}
     return Response(201, {**written(about), "x-ms-request-server-encrypted": "true", **sums})
 
@@ -85,7 +87,19 @@ def _found(disk: Disk, request: Request, fd: int, span: tuple[int, int], others:
     before = _earlier(disk, request, fd, others)
     if before is not None and os.path.sameopenfile(fd, before):
         return iter(())  # two snapshots share one copy of a file that has not changed
-    return _within(sectors.differing(fd, before, last), first)
+    return _within(
+        sectors.differing(fd, before, last, _touched(disk, request, fd) if before is not None else ()), first
+    )
+
+
+def _touched(disk: Disk, request: Request, fd: int) -> list[Stretch]:
+    """Returns what requests have written or cleared since the snapshot, also if the bytes are the same again."""
+    about, target = os.fstat(fd), request.target
+    number = file_id(about, disk.facts(target, target.path, about))
+    until = target.snapshot or "\U0010ffff"
+    return disk.sidecar.touched(
+        disk.key(Target(target.account, target.share)), number, request.query["prevsharesnapshot"], until
+    )
 
 
 def _within(found: Iterable[Found], first: int) -> Iterator[Found]:

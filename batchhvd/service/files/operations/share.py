@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from batchhvd.service.files.operations.lease import check_lease, is_locked, lease_headers
+from batchhvd.service.files.operations.offer import QUOTA, choose, tier, told
 from batchhvd.service.files.operations.restore import bury
 from batchhvd.service.files.operations.snapshot import snapshot_leases, snapshots_of
 from batchhvd.service.storage.disk.disk import Disk
@@ -12,23 +13,19 @@ from batchhvd.service.storage.disk.room import usage
 from batchhvd.service.storage.disk.sidecar import Facts
 from batchhvd.service.storage.protocol import xml
 from batchhvd.service.storage.protocol.refusal import refusal
-from batchhvd.service.storage.protocol.request import Request
+from batchhvd.service.storage.protocol.request import Request, Target
 from batchhvd.service.storage.protocol.response import Response, xml_response
 from batchhvd.service.storage.shown_headers import http_date, metadata, written
 from batchhvd.service.storage.whole import note_share, share_facts
 
-QUOTA = 5120  # GiB, Azure's default
-_MOST_QUOTA = 102400
 _SHARE_LEASES = "2020-02-10"  # the version that brought them
 _IN_BYTES = "2018-11-09"  # the version since which statistics count bytes, not GiB
-TIER = "TransactionOptimized"
-_TIERS = {tier.lower(): tier for tier in (TIER, "Hot", "Cool")}
 
 
 def create(disk: Disk, request: Request) -> Response:
     """Creates a share."""
-    share, facts = disk.share(request.target), Facts(metadata=request.metadata(), quota=_quota(request))
-    _set_tier(disk, request, facts)
+    share, facts = disk.share(request.target), Facts(metadata=request.metadata())
+    choose(disk, request, facts)
     share.parent.mkdir(parents=True, exist_ok=True)
     try:
         share.mkdir()
@@ -42,15 +39,15 @@ def create(disk: Disk, request: Request) -> Response:
 def properties(disk: Disk, request: Request) -> Response:
     """Returns quota, tier, lease and metadata of a share or of a snapshot."""
     about, facts = checked(disk, request)
-    told = {
+    shown = {
+        **told(disk, request.target.account, facts, about.st_mtime),
         "x-ms-share-quota": str(facts.get("quota") or QUOTA),
-        "x-ms-access-tier": facts.get("tier") or TIER,
+        "x-ms-access-tier": tier(disk, request.target.account, facts),
         "x-ms-access-tier-change-time": http_date(int((facts.get("tiered") or about.st_mtime) * 1e9)),
-        "x-ms-enabled-protocols": "SMB",
         "x-ms-has-immutability-policy": "false",
     }
     lease = lease_headers(request, facts, disk.now(), since=_SHARE_LEASES)
-    return Response(200, {**written(about, facts), **metadata(facts), **told, **lease})
+    return Response(200, {**written(about, facts), **metadata(facts), **shown, **lease})
 
 
 def read_metadata(disk: Disk, request: Request) -> Response:
@@ -60,11 +57,10 @@ def read_metadata(disk: Disk, request: Request) -> Response:
 
 
 def set_properties(disk: Disk, request: Request) -> Response:
-    """Sets a share's quota and tier."""
+    """Sets a share's quota and tier, and what else its account offers."""
     with disk.noting():
         about, facts = checked(disk, request)
-        facts["quota"] = _quota(request) or facts.get("quota")
-        _set_tier(disk, request, facts)
+        choose(disk, request, facts)
         return Response(200, note_share(disk, request, about, facts))
 
 
@@ -85,6 +81,8 @@ def delete(disk: Disk, request: Request) -> Response:
         if wanted:
             raise refusal("InvalidHeaderValue", "x-ms-delete-snapshots goes with the share, not with a snapshot.")
         disk.remove(disk.share(request.target), disk.key(request.target))
+        with disk.snapshotting:
+            disk.forget_eras(Target(request.target.account, request.target.share))
         return Response(202)
     with disk.snapshotting:  # one that is being taken must not outlive its share
         snapshots = snapshots_of(disk, request.target)
@@ -100,8 +98,8 @@ def stats(disk: Disk, request: Request) -> Response:
     """Returns how much disk space a share takes."""
     about, facts = checked(disk, request)
     size = usage(disk.share(request.target))
-    told = {"ShareUsageBytes": size} if request.knows(_IN_BYTES) else {"ShareUsage": -(-size >> 30)}
-    return xml_response(xml.tree("ShareStats", told), written(about, facts))
+    used = {"ShareUsageBytes": size} if request.knows(_IN_BYTES) else {"ShareUsage": -(-size >> 30)}
+    return xml_response(xml.tree("ShareStats", used), written(about, facts))
 
 
 def checked(disk: Disk, request: Request) -> tuple[os.stat_result, Facts]:
@@ -109,14 +107,3 @@ def checked(disk: Disk, request: Request) -> tuple[os.stat_result, Facts]:
     about, facts = share_facts(disk, request.target)
     check_lease(request, facts, disk.now(), needed=False, kind="Container")
     return about, facts
-
-
-def _set_tier(disk: Disk, request: Request, facts: Facts) -> None:
-    if request.header("x-ms-access-tier"):
-        facts["tier"], facts["tiered"] = _TIERS[request.header("x-ms-access-tier").lower()], disk.now()
-
-
-def _quota(request: Request) -> int | None:
-    """Returns the quota that a request sets, in GiB, or None if it sets none."""
-    given = "x-ms-share-quota" in request.headers
-    return request.number("x-ms-share-quota", least=1, most=_MOST_QUOTA) if given else None

@@ -34,6 +34,7 @@ def create(disk: Disk, request: Request) -> Response:
         if len(snapshots) >= _MOST:
             raise refusal("ShareSnapshotCountExceeded")
         target = evolve(request.target, snapshot=_stamp(disk.now(), snapshots))
+        disk.begin_era(request.target, target.snapshot)
         facts = _take(disk, target, snapshots[-1:], about, said)
     return Response(201, {**written(about, facts), "x-ms-snapshot": target.snapshot})
 

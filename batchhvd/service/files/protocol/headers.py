@@ -12,7 +12,8 @@ _KEPT = Rule("kept")
 _SWITCH = Rule("used", values="true|false")
 
 
-_NFS, _PREMIUM = unsupported("NFS shares"), unsupported("premium and provisioned shares")
+_NFS = unsupported("owner, group and mode of files, as NFS shares have them")
+_BOUGHT = Rule("kept, if the account's SKU offers it; else 400")
 
 _EVERY: dict[str, Rule] = {
     "x-ms-date": _USED,
@@ -69,14 +70,15 @@ _LEASING: dict[str, Rule] = {
 }
 _TIER: dict[str, Rule] = {
     "x-ms-share-quota": Rule("used and enforced"),
-    "x-ms-access-tier": Rule("kept", values="TransactionOptimized|Hot|Cool", unsupported="Premium"),
-    "x-ms-root-squash": _NFS,
-    "x-ms-enable-snapshot-virtual-directory-access": _NFS,
+    "x-ms-access-tier": Rule("kept, if the account's SKU has it", values="TransactionOptimized|Hot|Cool|Premium"),
+    "x-ms-root-squash": Rule("kept, of NFS shares", values="NoRootSquash|RootSquash|AllSquash"),
+    "x-ms-enable-snapshot-virtual-directory-access": Rule("kept, of NFS shares", values="true|false"),
     "x-ms-enable-smb-directory-lease": unsupported("leases of directories over SMB"),
+    "x-ms-share-paid-bursting-enabled": Rule("kept, if the account's SKU offers it", values="true|false"),
     **dict.fromkeys(
-        ("x-ms-share-paid-bursting-enabled", "x-ms-share-paid-bursting-max-bandwidth-mibps",
+        ("x-ms-share-paid-bursting-max-bandwidth-mibps",
          "x-ms-share-paid-bursting-max-iops", "x-ms-share-provisioned-bandwidth-mibps", "x-ms-share-provisioned-iops"),
-        _PREMIUM,
+        _BOUGHT,
     ),
 }  # fmt: skip
 _RECURSIVE = {"x-ms-recursive": _SWITCH}
@@ -86,7 +88,7 @@ _OPERATIONS: dict[str, dict[str, Rule]] = {
     "Get File Service Properties": {},
     "Set File Service Properties": _BODY,
     "Create Share": {
-        "x-ms-enabled-protocols": Rule("used", values="SMB", unsupported="NFS|SMB;NFS|SMB,NFS"),
+        "x-ms-enabled-protocols": Rule("kept; NFS on SSD accounts only", values="SMB|NFS"),
         **_TIER,
         **_META,
     },

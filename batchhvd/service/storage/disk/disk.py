@@ -59,13 +59,19 @@ class Disk:
         root: the directory that holds ``<account>/<share>/``.
         now: the clock, seconds since 1970.
         kept_days: says for how many days an account's deleted shares can be restored; 0 for not at all.
+        sku: says which SKU an account has, as far as that is one of file shares.
     """
 
     def __init__(
-        self, root: Path, now: Callable[[], float] = time.time, kept_days: Callable[[str], int] = lambda _: 0
+        self,
+        root: Path,
+        now: Callable[[], float] = time.time,
+        kept_days: Callable[[str], int] = lambda _: 0,
+        sku: Callable[[str], str] = lambda _: "",
     ) -> None:
         self._root = root
         self.now = now
+        self.sku = sku
         self.kept_days = kept_days
         self._own = root / ".files"
         self._own.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -76,6 +82,7 @@ class Disk:
         self.sidecar = Sidecar(self._own / "sidecar.sqlite")
         self._room = Room()
         self._quotas: dict[str, int | None] = {}  # by share, so that not every range asks the sidecar
+        self._eras: dict[str, str] = {}  # by share, its last snapshot: what is written then is noted for comparisons
         self._noting = threading.RLock()
         self.snapshotting = threading.Lock()
         for account in _names(self._own / "deleted"):
@@ -144,6 +151,25 @@ class Disk:
         """Moves what is noted of an entry, and of all below it, to another path."""
         self.sidecar.move(self.key(target), old, new)
 
+    def begin_era(self, target: Target, snapshot: str) -> None:
+        """Notes that a snapshot is being taken: whatever is written from now on may be missing from it."""
+        self._eras[self.key(target)] = snapshot
+
+    def touch(self, target: Target, about: os.stat_result, first: int, last: int) -> None:
+        """Notes that a stretch of a file was written or cleared, if the share has a snapshot to compare it with."""
+        key = self.key(target)
+        if key not in self._eras:
+            self._eras[key] = max(_names(self.snapshots(target)), default="")
+        if self._eras[key]:
+            self.sidecar.touch(key, about.st_ino, self._eras[key], (first, last))
+
+    def forget_eras(self, target: Target) -> None:
+        """Drops what was noted of writes that no snapshot can be compared with any more."""
+        first = min(_names(self.snapshots(target)), default="")
+        self.sidecar.forget_touched(self.key(target), first or "\U0010ffff")
+        if not first:
+            self._eras.pop(self.key(target), None)
+
     @contextmanager
     def stage(self) -> Iterator[Staged]:
         """Creates a file to be filled and then moved into a share; if it was not moved, it is deleted at the end."""
@@ -178,6 +204,7 @@ class Disk:
             raise refusal("ShareSnapshotNotFound" if "@" in key else "ShareNotFound") from None
         self.sidecar.forget_share(key)
         self._quotas.pop(key, None)
+        self._eras.pop(key, None)
         self._remove([doomed])
 
     @staticmethod
@@ -199,11 +226,13 @@ class Disk:
         """Deletes a share with its snapshots so that it can be restored."""
         self.plot(target, version).bury(self.sidecar)
         self._quotas.clear()
+        self._eras.clear()
 
     def restore(self, target: Target, version: str) -> None:
         """Restores a deleted share with its snapshots."""
         plot = self.plot(target, version)
         plot.restore(self.sidecar)
+        self._eras.clear()
         self.discard(plot.grave)
 
     def plots(self, account: str) -> Iterator[tuple[Target, str]]:
@@ -225,6 +254,7 @@ class Disk:
                 self.discard(self._own / kind / account)
         self.sidecar.forget_account(account)
         self._quotas.clear()
+        self._eras.clear()
 
     def kept_accounts(self) -> set[str]:
         """Returns the accounts of which anything is kept beside their shares."""

@@ -8,17 +8,15 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from batchhvd.service.storage.disk import content
+from batchhvd.service.storage.disk.stretches import Stretch, united
 
 SECTOR = 512
 _PIECE = 4 << 20  # bytes looked at at a time, whole sectors
 _ZEROS = bytes(SECTOR)
 _NOT_ZERO = re.compile(rb"[^\0]")
-
-Stretch = tuple[int, int]
-"""First and last byte."""
 
 
 def filled(fd: int, first: int, last: int) -> Iterator[Stretch]:
@@ -26,7 +24,9 @@ def filled(fd: int, first: int, last: int) -> Iterator[Stretch]:
     return _joined(_clipped(_filled(fd, first, last), first, last))
 
 
-def differing(fd: int, before: int | None, last: int) -> Iterator[tuple[str, int, int]]:
+def differing(
+    fd: int, before: int | None, last: int, touched: Sequence[Stretch] = ()
+) -> Iterator[tuple[str, int, int]]:
     """Yields what differs between an open file and an earlier one, up to the file's last byte.
 
     Each is a kind, first and last byte: ``Range`` for data, ``ClearRange`` for zeros in the place of data.
@@ -35,9 +35,10 @@ def differing(fd: int, before: int | None, last: int) -> Iterator[tuple[str, int
         fd: the file.
         before: the earlier one, or None if there was none.
         last: the last byte to look at.
+        touched: stretches that count as different also where they are not, in order.
     """
     held: tuple[str, int, int] | None = None
-    for kind, first, end in _differing(fd, before, last):
+    for kind, first, end in _differing(fd, before, last, _whole(touched, last)):
         if held and held[0] == kind and held[2] + 1 == first:
             held = (kind, held[1], end)
             continue
@@ -93,18 +94,38 @@ def _joined(stretches: Iterable[Stretch]) -> Iterator[Stretch]:
         yield held
 
 
-def _differing(fd: int, before: int | None, last: int) -> Iterator[tuple[str, int, int]]:
+def _whole(touched: Sequence[Stretch], last: int) -> list[Stretch]:
+    """Returns stretches of whole sectors, but for the file's last one."""
+    wider = [(first - first % SECTOR, min(end - end % SECTOR + SECTOR - 1, last)) for first, end in touched]
+    return united(stretch for stretch in wider if stretch[0] <= last)
+
+
+def _differing(fd: int, before: int | None, last: int, touched: Sequence[Stretch]) -> Iterator[tuple[str, int, int]]:
     position = 0
-    while (position := _next_data(fd, before, position)) <= last:
-        position -= position % SECTOR
+    while True:
+        data = _next_data(fd, before, position)
+        data -= data % SECTOR
+        for first, end in touched:  # in what is a hole in both
+            if max(first, position) <= min(end, data - 1):
+                yield "ClearRange", max(first, position), min(end, data - 1)
+        if data > last:
+            return
+        position = data
+        marked = _marked(touched, position)
         now, then = (_padded(each, position) for each in (fd, before))
-        if now != then:
+        if marked or now != then:
             for at in range(0, min(_PIECE, last + 1 - position), SECTOR):
                 sector = now[at : at + SECTOR]
-                if sector != then[at : at + SECTOR]:
+                if at in marked or sector != then[at : at + SECTOR]:
                     kind = "ClearRange" if sector == _ZEROS else "Range"
                     yield kind, position + at, min(position + at + SECTOR - 1, last)
         position += _PIECE
+
+
+def _marked(touched: Sequence[Stretch], position: int) -> set[int]:
+    """Returns which sectors of the piece at a position are touched, as offsets in it."""
+    stop = position + _PIECE
+    return {at - position for first, end in touched for at in range(max(first, position), min(end + 1, stop), SECTOR)}
 
 
 def _padded(fd: int | None, position: int) -> bytes:

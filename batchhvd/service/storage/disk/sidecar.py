@@ -14,6 +14,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
+from batchhvd.service.storage.disk import stretches
+from batchhvd.service.storage.disk.stretches import Stretch
+
 
 class LeaseFacts(TypedDict, total=False):
     """A lease of a share or file.
@@ -67,6 +70,7 @@ class Facts(TypedDict, total=False):
         quota: of a share, in GiB.
         tier: of a share.
         tiered: when the tier was set, in seconds since 1970.
+        offer: of a share, what else it has of what its account offers, by header.
         policies: of a share, the stored access policies: id, start, end, permission.
         limit: of a share, the bytes that its files may have in all, while a fire drill goes on.
         service: of an account, the settings that clients set.
@@ -87,6 +91,7 @@ class Facts(TypedDict, total=False):
     quota: int | None
     tier: str
     tiered: float
+    offer: dict[str, str]
     policies: list[dict[str, str]]
     limit: int | None
     service: dict[str, Any]
@@ -103,6 +108,11 @@ _PERMISSIONS = """CREATE TABLE IF NOT EXISTS permission (
     share TEXT NOT NULL, key TEXT NOT NULL, text TEXT NOT NULL, PRIMARY KEY (share, key)
 ) WITHOUT ROWID"""
 
+_TOUCHED = """CREATE TABLE IF NOT EXISTS touched (
+    share TEXT NOT NULL, inode INTEGER NOT NULL, era TEXT NOT NULL, stretches TEXT NOT NULL,
+    PRIMARY KEY (share, inode, era)
+) WITHOUT ROWID"""
+
 Rows = Mapping[str, tuple[int, Facts]]
 """Inode and facts by path."""
 
@@ -117,6 +127,7 @@ class Sidecar:
         self._connection.execute("PRAGMA synchronous = NORMAL")  # a kill loses nothing, a power cut the last moments
         self._connection.execute(_SCHEMA)
         self._connection.execute(_PERMISSIONS)
+        self._connection.execute(_TOUCHED)
 
     def get(self, share: str, path: str, inode: int) -> Facts:
         """Returns what was noted for the entry that has this inode now; empty if nothing was."""
@@ -174,17 +185,18 @@ class Sidecar:
         """Drops what is known of a share and of all that was in it."""
         self._run("DELETE FROM entry WHERE share = ?", share)
         self._run("DELETE FROM permission WHERE share = ?", share)
+        self._run("DELETE FROM touched WHERE share = ?", share)
 
     def forget_account(self, account: str) -> None:
         """Drops what is known of an account and of all its shares."""
-        for table in ("entry", "permission"):
+        for table in _TABLES:
             self._run(f"DELETE FROM {table} WHERE share >= ? AND share < ?", f"{account}/", f"{account}0")
 
     def rename_all(self, old: str, new: str) -> None:
         """Gives all that is known of a share and of its snapshots to one of another name, of which nothing is known."""
         with self._lock, self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
-            for table in ("entry", "permission"):
+            for table in _TABLES:
                 self._connection.execute(f"DELETE FROM {table} {_ALL}", (new, f"{new}@", f"{new}A"))
                 statement = f"UPDATE {table} SET share = ? || substr(share, ?) {_ALL}"
                 self._connection.execute(statement, (new, len(old) + 1, old, f"{old}@", f"{old}A"))
@@ -213,6 +225,29 @@ class Sidecar:
         """Keeps a share's permissions with its snapshot too."""
         self._run("INSERT OR REPLACE INTO permission SELECT ?, key, text FROM permission WHERE share = ?", to, share)
 
+    def touch(self, share: str, inode: int, era: str, stretch: Stretch) -> None:
+        """Notes that a stretch of a file was written or cleared in the time after a snapshot, its era."""
+        key = (share, _signed(inode), era)
+        with self._lock:
+            row = self._connection.execute(f"SELECT stretches FROM touched {_ERA}", key).fetchone()
+            before = [tuple(each) for each in json.loads(row[0])] if row else []
+            after = stretches.joined(before, stretch)
+            if after != before:
+                self._connection.execute(
+                    "INSERT OR REPLACE INTO touched VALUES (?, ?, ?, ?)", (*key, json.dumps(after))
+                )
+
+    def touched(self, share: str, inode: int, since: str, until: str) -> list[Stretch]:
+        """Returns the stretches of a file that were written or cleared from one era on, and before another one."""
+        statement = "SELECT stretches FROM touched WHERE share = ? AND inode = ? AND era >= ? AND era < ?"
+        with self._lock:
+            rows = self._connection.execute(statement, (share, _signed(inode), since, until)).fetchall()
+        return stretches.united((first, last) for (text,) in rows for first, last in json.loads(text))
+
+    def forget_touched(self, share: str, before: str) -> None:
+        """Drops what was noted of writes in the eras before one."""
+        self._run("DELETE FROM touched WHERE share = ? AND era < ?", share, before)
+
     def close(self) -> None:
         """Closes the file."""
         self._connection.close()
@@ -222,6 +257,8 @@ class Sidecar:
             return self._connection.execute(statement, values).fetchone()
 
 
+_TABLES = ("entry", "permission", "touched")
+_ERA = "WHERE share = ? AND inode = ? AND era = ?"
 _ALL = "WHERE (share = ? OR (share >= ? AND share < ?))"  # "A" follows "@", after which a snapshot's time stands
 _BELOW = "WHERE share = ? AND (path = ? OR (path >= ? AND path < ?))"  # "0" follows "/"
 
