@@ -165,7 +165,6 @@ def _start_light() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
-
 def run(arguments: Sequence[str] | None = None) -> int:
     """Runs a command line and returns its exit code."""
     try:
