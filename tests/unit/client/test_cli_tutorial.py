@@ -36,7 +36,7 @@ def test_options_of_the_engine_go_to_the_service(
         raise SpecError("seen")
 
     monkeypatch.setattr(walkthrough, "check", lambda *_, **__: None)
-    monkeypatch.setattr(walkthrough.batchhvd, "local", local, raising=False)
+    monkeypatch.setattr("batchhvd.local", local, raising=False)
     words = ["tutorial", "--root", str(tmp_path), "--engine", "slurm"]
     assert cli.run([*words, "--option", "partition=gpu", "--option", "account=a=b"]) == 2
     assert cli.run(words) == 2
