@@ -10,13 +10,13 @@ from batchhvd.cli import job_inside
 from batchhvd.cli.frame.context import CliContext, Command, scope, with_context
 from batchhvd.cli.frame.names import completed
 from batchhvd.cli.frame.printing import shown
-from batchhvd.cli.frame.verb import common
+from batchhvd.cli.frame.verb import Verbs, common
 
 if TYPE_CHECKING:
     from batchhvd import AutoScale, Cluster, ClusterSpec, NodeLogin, Verdict
 
 
-@click.group()
+@click.group(cls=Verbs)
 def cluster() -> None:
     """Clusters: nodes of one size that run jobs."""
 

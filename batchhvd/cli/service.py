@@ -16,6 +16,7 @@ import click
 
 from batchhvd.cli.frame.context import CliContext, with_context
 from batchhvd.cli.frame.printing import shown
+from batchhvd.cli.frame.verb import Verbs
 from batchhvd.wire.facts.containers import CHOICES, VARIABLE
 
 if TYPE_CHECKING:
@@ -276,7 +277,7 @@ def _end(job: Job) -> datetime:
     return job.ended or datetime.min.replace(tzinfo=timezone.utc)
 
 
-@click.group()
+@click.group(cls=Verbs)
 def emulate() -> None:
     """Runs one part of the service for tests of other programs."""
 

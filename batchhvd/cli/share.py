@@ -11,7 +11,7 @@ from batchhvd.cli.frame.context import CliContext, scope, with_context
 from batchhvd.cli.frame.meter import transfer_bar
 from batchhvd.cli.frame.names import completed
 from batchhvd.cli.frame.printing import shown
-from batchhvd.cli.frame.verb import common
+from batchhvd.cli.frame.verb import Verbs, common
 from batchhvd.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _HERE = ("group", "account")
 _SUBSCRIPTION = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # what Batch AI's paths of outputs begin with
 
 
-@click.group()
+@click.group(cls=Verbs)
 def share() -> None:
     """File shares: files for both people and jobs."""
 

@@ -10,7 +10,7 @@ from batchhvd.cli.frame.context import CliContext, scope, with_context
 from batchhvd.cli.frame.meter import transfer_bar
 from batchhvd.cli.frame.names import completed
 from batchhvd.cli.frame.printing import shown
-from batchhvd.cli.frame.verb import common
+from batchhvd.cli.frame.verb import Verbs, common
 from batchhvd.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _IN_ACCOUNT = ("group", "account")
 
 
-@click.group()
+@click.group(cls=Verbs)
 def storage() -> None:
     """Storage accounts: what file shares and containers of blobs lie in."""
 
@@ -44,7 +44,7 @@ common(
 )
 
 
-@click.group()
+@click.group(cls=Verbs)
 def container() -> None:
     """Containers of blobs: files for both people and jobs."""
 

@@ -10,6 +10,7 @@ import click
 
 from batchhvd.cli.frame.context import CliContext, scope, with_context
 from batchhvd.cli.frame.printing import Format, formatted
+from batchhvd.cli.frame.verb import Verbs
 from batchhvd.cli.job import described
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from batchhvd.sweeps.space import Value
 
 
-class _FileOrVerb(click.Group):
+class _FileOrVerb(Verbs):
     """Verbs; what is none of them is a job file, for ``run``."""
 
     def resolve_command(

@@ -18,6 +18,16 @@ Handle = Callable[..., "Resource"]
 _PREVIEW = 12  # resources that are listed before a deletion; the rest is counted
 
 
+class Verbs(click.Group):
+    """A group of verbs whose list has whole sentences, however narrow the terminal is."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the list of verbs; click would cut what they do after a line."""
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, verb.get_short_help_str(1000)) for name, verb in found if verb])
+
+
 def common(
     verbs: click.Group, scopes: tuple[str, ...], handle: Handle, listing: Callable[..., Iterable[Resource]]
 ) -> None:

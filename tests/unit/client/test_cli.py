@@ -39,10 +39,11 @@ def test_every_command_has_help(names: Any, capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(
     "names", [names for names in commands(cli.main_group) if len(names) < 2 and names != ("completion",)], ids=" ".join
 )
-def test_a_list_of_verbs_has_whole_sentences_in_80_columns(
-    names: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("width", ["80", "50"])
+def test_a_list_of_verbs_has_whole_sentences(
+    names: Any, width: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("COLUMNS", width)
     assert cli.run([*names, "--help"]) == 0
     verbs = capsys.readouterr().out.partition("Commands:")[2]
     assert not [line for line in verbs.splitlines() if line.endswith("...")]
