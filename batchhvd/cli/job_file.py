@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from attrs import evolve
 
 from batchhvd.cli.frame.context import CliContext, scope, with_context
+from batchhvd.cli.frame.failure import shortened
 from batchhvd.cli.frame.printing import Format, formatted
 from batchhvd.cli.job import described
 
@@ -48,7 +50,10 @@ def plan(
     on = context.workspace(group, workspace).cluster(cluster)
     place = context.experiment(group, workspace, experiment)
     made = place.plan_job(name or _free_name(place, Path(file).stem), spec, cluster=on)
-    form.show(made.for_shell())
+    told = made.for_shell()
+    if not (context.verbose or form.chosen):
+        told = evolve(told, problems=tuple(map(shortened, told.problems)))
+    form.show(told)
     if not made.good:
         raise click.exceptions.Exit(1)
 

@@ -116,6 +116,10 @@ def test_what_would_happen_and_why_it_happened(line: Line) -> None:
     text = line("plan", "jöb.json", "--name", "job")
     assert [row.split()[1] for row in text.splitlines() if row.startswith(("nodes", "ranks"))] == ["2", "2:"]
     assert line.json("plan", "jöb.json", "-n", "job", "--query", "length(nodes)") == 2
+    assert "names the cluster 'nope', which does not exist" in line(
+        "plan", "jöb.json", "-n", "job", "-c", "nope", code=1
+    )
+    assert "/subscriptions/" in line("-v", "plan", "jöb.json", "-n", "job", "-c", "nope", code=1)
     missing = Path("jöb.json").read_text(encoding="utf-8").replace("cifar_cnn_distributed", "nöt_there")
     Path("missing.json").write_text(missing, encoding="utf-8")
     assert "nöt_there.py" in line("plan", "missing.json", code=1)
