@@ -10,13 +10,13 @@ from batchhvd.cli import job_inside
 from batchhvd.cli.frame.context import CliContext, Command, scope, with_context
 from batchhvd.cli.frame.names import completed
 from batchhvd.cli.frame.printing import shown
-from batchhvd.cli.frame.verb import common
+from batchhvd.cli.frame.verb import Verbs, common
 
 if TYPE_CHECKING:
     from batchhvd import AutoScale, Cluster, ClusterSpec, NodeLogin, Verdict
 
 
-@click.group()
+@click.group(cls=Verbs)
 def cluster() -> None:
     """Clusters: nodes of one size that run jobs."""
 
@@ -51,7 +51,7 @@ def nodes(target: int | None, minimum: int | None, maximum: int | None) -> int |
     return AutoScale(minimum, maximum)
 
 
-@cluster.command("create")
+@cluster.command("create", short_help="Creates the cluster NAME, or shows it if it exists.")
 @click.argument("name")
 @scope("group", "workspace")
 @click.option(
@@ -121,7 +121,7 @@ def _key(text: str) -> str:
         raise click.BadParameter(f"{text!r} cannot be read: {error}", param_hint="--ssh-key") from error
 
 
-@cluster.command("resize")
+@cluster.command("resize", short_help="Changes the number of nodes of the cluster NAME.")
 @click.argument("name", shell_complete=completed("cluster"))
 @scope("group", "workspace")
 @sized
@@ -158,7 +158,7 @@ def wait(context: CliContext, name: str, group: str, workspace: str, timeout: fl
     return found.wait(timeout=timeout, report=context.report())
 
 
-@cluster.command("nodes")
+@cluster.command("nodes", short_help="Lists the nodes of the cluster NAME.")
 @click.argument("name", shell_complete=completed("cluster"))
 @scope("group", "workspace")
 @shown

@@ -8,13 +8,13 @@ import click
 
 from batchhvd.cli.frame.context import CliContext, with_context
 from batchhvd.cli.frame.printing import shown
-from batchhvd.cli.frame.verb import common, tags_option
+from batchhvd.cli.frame.verb import Verbs, common, tags_option
 
 if TYPE_CHECKING:
     from batchhvd import ResourceGroup
 
 
-@click.group()
+@click.group(cls=Verbs)
 def group() -> None:
     """Resource groups: resources that are deleted together."""
 

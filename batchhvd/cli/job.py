@@ -14,7 +14,7 @@ from batchhvd.cli.frame.context import CliContext, Command, scope, with_context
 from batchhvd.cli.frame.failure import end_as
 from batchhvd.cli.frame.names import completed
 from batchhvd.cli.frame.printing import Format, formatted, printed, shown
-from batchhvd.cli.frame.verb import common
+from batchhvd.cli.frame.verb import Verbs, common
 
 if TYPE_CHECKING:
     from batchhvd import FileEntry, Job, Verdict
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _HERE = ("group", "workspace", "experiment")
 
 
-@click.group()
+@click.group(cls=Verbs)
 def job() -> None:
     """Jobs: submit, follow and understand them."""
 

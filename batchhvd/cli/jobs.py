@@ -136,7 +136,7 @@ def download(context: CliContext, name: str, output_directory: str, to: str | No
         click.secho(f"job {name} has written nothing to {output_directory}", dim=True, err=True)
 
 
-@click.command("replay")
+@click.command("replay", short_help="Runs the job NAME again and compares the weights.")
 @click.argument("name", shell_complete=completed("job"))
 @scope(*_HERE)
 @click.option("--detach", is_flag=True, help="submit it and return; `job diff` compares the two later")
@@ -158,7 +158,7 @@ def replay(context: CliContext, name: str, detach: bool, **where: str) -> None:
         raise click.exceptions.Exit(1)
 
 
-@click.command("diff")
+@click.command("diff", short_help="Shows what differs between the runs FIRST and SECOND.")
 @click.argument("first", shell_complete=completed("job"))
 @click.argument("second", shell_complete=completed("job"))
 @scope(*_HERE)

@@ -16,6 +16,7 @@ import click
 
 from batchhvd.cli.frame.context import CliContext, with_context
 from batchhvd.cli.frame.printing import shown
+from batchhvd.cli.frame.verb import Verbs
 from batchhvd.wire.facts.containers import CHOICES, VARIABLE
 
 if TYPE_CHECKING:
@@ -276,12 +277,12 @@ def _end(job: Job) -> datetime:
     return job.ended or datetime.min.replace(tzinfo=timezone.utc)
 
 
-@click.group()
+@click.group(cls=Verbs)
 def emulate() -> None:
     """Runs one part of the service for tests of other programs."""
 
 
-@emulate.command("files")
+@emulate.command("files", short_help="Serves Azure Files in the foreground until Ctrl-C.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="the address to listen on")
 @click.option("--port", type=click.IntRange(0, 65535), default=10003, show_default=True, help="the port; 0: a free one")
 @click.option(

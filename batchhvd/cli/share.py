@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import click
@@ -10,16 +11,17 @@ from batchhvd.cli.frame.context import CliContext, scope, with_context
 from batchhvd.cli.frame.meter import transfer_bar
 from batchhvd.cli.frame.names import completed
 from batchhvd.cli.frame.printing import shown
-from batchhvd.cli.frame.verb import common
+from batchhvd.cli.frame.verb import Verbs, common
 from batchhvd.errors import NotFoundError
 
 if TYPE_CHECKING:
     from batchhvd import FileEntry, FileShare
 
 _HERE = ("group", "account")
+_SUBSCRIPTION = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # what Batch AI's paths of outputs begin with
 
 
-@click.group()
+@click.group(cls=Verbs)
 def share() -> None:
     """File shares: files for both people and jobs."""
 
@@ -53,10 +55,15 @@ def mkdir(context: CliContext, name: str, path: str, group: str, account: str) -
 @with_context
 def files(context: CliContext, name: str, folder: str, group: str, account: str, recursive: bool) -> list[FileEntry]:
     """Lists files and folders in share NAME."""
-    return list(context.storage(group, account).share(name).files(folder, recursive=recursive))
+    found = list(context.storage(group, account).share(name).files(folder, recursive=recursive))
+    outputs = [entry.path for entry in found if entry.is_directory and _SUBSCRIPTION.fullmatch(entry.path)]
+    for place in outputs:
+        text = f"{place} has what jobs wrote whose prefix is the share itself: GROUP/workspaces/…/jobs/NAME below it"
+        click.secho(f"{text}. `batchhvd job files NAME` lists it", dim=True, err=True)
+    return found
 
 
-@share.command("upload")
+@share.command("upload", short_help="Copies files of this machine to share NAME.")
 @click.argument("name", shell_complete=completed("share"))
 @click.argument("source")
 @scope(*_HERE)
@@ -75,7 +82,7 @@ def upload(context: CliContext, name: str, source: str, to: str, group: str, acc
     click.echo(str(done), err=True)
 
 
-@share.command("download")
+@share.command("download", short_help="Copies files of share NAME to this machine.")
 @click.argument("name", shell_complete=completed("share"))
 @click.argument("path")
 @scope(*_HERE)

@@ -10,7 +10,7 @@ from batchhvd.cli.frame.context import CliContext, scope, with_context
 from batchhvd.cli.frame.meter import transfer_bar
 from batchhvd.cli.frame.names import completed
 from batchhvd.cli.frame.printing import shown
-from batchhvd.cli.frame.verb import common
+from batchhvd.cli.frame.verb import Verbs, common
 from batchhvd.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 _IN_ACCOUNT = ("group", "account")
 
 
-@click.group()
+@click.group(cls=Verbs)
 def storage() -> None:
-    """Storage accounts: file shares, containers of blobs and their keys."""
+    """Storage accounts: what file shares and containers of blobs lie in."""
 
 
 @storage.command("create")
@@ -44,7 +44,7 @@ common(
 )
 
 
-@click.group()
+@click.group(cls=Verbs)
 def container() -> None:
     """Containers of blobs: files for both people and jobs."""
 
@@ -70,7 +70,7 @@ def list_blobs(context: CliContext, name: str, prefix: str, group: str, account:
     return list(context.storage(group, account).container(name).files(prefix))
 
 
-@container.command("upload")
+@container.command("upload", short_help="Copies files of this machine to container NAME.")
 @click.argument("name", shell_complete=completed("container"))
 @click.argument("source")
 @scope(*_IN_ACCOUNT)
@@ -89,7 +89,7 @@ def upload_blobs(context: CliContext, name: str, source: str, to: str, group: st
     click.echo(str(done), err=True)
 
 
-@container.command("download")
+@container.command("download", short_help="Copies blobs of container NAME to this machine.")
 @click.argument("name", shell_complete=completed("container"))
 @click.argument("path")
 @scope(*_IN_ACCOUNT)
@@ -103,7 +103,7 @@ def download_blobs(context: CliContext, name: str, path: str, to: str, group: st
     click.echo(str(done), err=True)
 
 
-@container.command("rm")
+@container.command("rm", short_help="Removes blobs from container NAME.")
 @click.argument("name", shell_complete=completed("container"))
 @click.argument("path")
 @scope(*_IN_ACCOUNT)

@@ -10,6 +10,7 @@ import click
 
 from batchhvd.cli.frame.context import CliContext, scope, with_context
 from batchhvd.cli.frame.printing import Format, formatted
+from batchhvd.cli.frame.verb import Verbs
 from batchhvd.cli.job import described
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from batchhvd.sweeps.space import Value
 
 
-class _FileOrVerb(click.Group):
+class _FileOrVerb(Verbs):
     """Verbs; what is none of them is a job file, for ``run``."""
 
     def resolve_command(
@@ -37,7 +38,7 @@ def sweep() -> None:
     """
 
 
-@sweep.command("run")
+@sweep.command("run", short_help="Runs a job for each point, and waits.")
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("-n", "--name", help="the sweep's name (default: the file's)")
 @click.option(

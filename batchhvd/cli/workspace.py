@@ -8,13 +8,13 @@ import click
 
 from batchhvd.cli.frame.context import CliContext, scope, with_context
 from batchhvd.cli.frame.printing import shown
-from batchhvd.cli.frame.verb import common, tags_option
+from batchhvd.cli.frame.verb import Verbs, common, tags_option
 
 if TYPE_CHECKING:
     from batchhvd import Experiment, Workspace
 
 
-@click.group()
+@click.group(cls=Verbs)
 def workspace() -> None:
     """Workspaces: clusters and experiments of one project."""
 
@@ -39,7 +39,7 @@ common(
 )
 
 
-@click.group()
+@click.group(cls=Verbs)
 def experiment() -> None:
     """Experiments: jobs that belong together."""
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from attrs import asdict, define, evolve, field, frozen
 
-from batchhvd.advice import explain
-from batchhvd.advice.explain import ClusterFacts, Verdict
 from batchhvd.errors import NotFoundError, ResourceFailedError
 from batchhvd.resources.base import Operations, Resource
 from batchhvd.resources.values.node_login import NodeLogin
@@ -23,6 +21,7 @@ from batchhvd.wire.waiting import Report, wait_until
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from batchhvd.advice.explain import ClusterFacts, Verdict
     from batchhvd.resources.group import ResourceGroup
     from batchhvd.resources.workspace import Workspace
 
@@ -161,12 +160,16 @@ class Cluster(Resource):
         Raises:
             NotFoundError: the cluster or the node does not exist.
         """
+        from batchhvd.advice import explain  # late: most programs never ask
+
         facts = self.refresh()._known()
         if node is None:
             return explain.of_cluster(facts)
         return explain.of_node(facts, node) or self._sound(node)
 
     def _sound(self, node: str) -> Verdict:
+        from batchhvd.advice import explain
+
         names = self._node_names()
         if node not in names:
             raise NotFoundError(
@@ -180,6 +183,8 @@ class Cluster(Resource):
         return [login.node for login in self.logins()]
 
     def _known(self) -> ClusterFacts:
+        from batchhvd.advice.explain import ClusterFacts
+
         most = self.target.maximum if isinstance(self.target, AutoScale) else self.target
         return ClusterFacts(self.id, self.name, self.provisioning, self.state, most, asdict(self.nodes), self.errors)
 

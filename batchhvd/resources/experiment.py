@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from attrs import define, evolve
 
-from batchhvd.advice import plan
-from batchhvd.advice.plan import Plan
 from batchhvd.errors import ConflictError, SpecError
 from batchhvd.resources import runs
 from batchhvd.resources.base import Listing, Operations, Resource, children
 from batchhvd.resources.cluster import Cluster
 from batchhvd.resources.job import Job
 from batchhvd.resources.storage_account import find_account
-from batchhvd.resources.survey import Survey
 from batchhvd.spec.job import JobSpec
 from batchhvd.wire.facts.documents import Body
 from batchhvd.wire.facts.job_variables import AFTER, EarlierJob
@@ -28,6 +25,7 @@ from batchhvd.wire.facts.job_variables import after as earlier
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from batchhvd.advice.plan import Plan
     from batchhvd.advice.scaling.judgement import ScaleAdvice
     from batchhvd.resources.function_future import FunctionFuture
     from batchhvd.resources.group import ResourceGroup
@@ -139,7 +137,9 @@ class Experiment(Resource):
             spec: what the job consists of.
             cluster: where it would run.
         """
+        from batchhvd.advice import plan  # late: most programs never ask
         from batchhvd.resources import quick_run
+        from batchhvd.resources.survey import Survey
 
         return plan.make(quick_run.placed(self.group, spec), name, Survey(self, cluster))
 

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from attrs import define, field
 
-from batchhvd.advice import explain
-from batchhvd.advice.explain import ClusterFacts, JobFacts, Verdict
 from batchhvd.errors import JobFailedError, ServiceError, SpecError
 from batchhvd.logs.progress import Progress, ProgressReader
 from batchhvd.logs.stream import LogStream
@@ -43,6 +41,7 @@ from batchhvd.wire.waiting import Report, wait_until
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from batchhvd.advice.explain import ClusterFacts, Verdict
     from batchhvd.resources.experiment import Experiment
     from batchhvd.resources.group import ResourceGroup
     from batchhvd.resources.workspace import Workspace
@@ -305,9 +304,10 @@ class Job(Repeatable, Resource):
         Raises:
             NotFoundError: the job does not exist.
         """
-        self.refresh()
-        task = toolkits.block_of(self._document.get("properties") or {})
-        facts = JobFacts(
+        from batchhvd.advice import explain  # late: most programs never ask
+
+        task = toolkits.block_of(self.refresh()._document.get("properties") or {})
+        facts = explain.JobFacts(
             id=self.id,
             name=self.name,
             state=self.state,

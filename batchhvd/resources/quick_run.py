@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from attrs import evolve
 
 from batchhvd.errors import NotFoundError, SpecError
-from batchhvd.functions import in_environment as maker_of_environments
-from batchhvd.functions import packing
 from batchhvd.resources.cluster import Cluster
 from batchhvd.resources.job import RESULT, Job
 from batchhvd.resources.storage_account import find_account
@@ -142,6 +140,9 @@ def in_environment(target: FileShare, task: T, environment: str | os.PathLike[st
     """
     if environment is None:
         return task
+    from batchhvd.functions import in_environment as maker_of_environments  # late: few runs have one
+    from batchhvd.functions import packing
+
     maker, requirements = Path(maker_of_environments.__file__), Path(environment)
     digest = packing.digest_of({"requirements.txt": requirements, "maker": maker})
     place = f"environments/{digest}"

@@ -15,7 +15,7 @@ from batchhvd.service.http.exchange import Answer, Here
 from batchhvd.service.login.target import ClosedError
 from batchhvd.service.store.cluster import StoredCluster
 from batchhvd.service.store.job import StoredJob
-from batchhvd.wire.facts.states import JobState
+from batchhvd.wire.facts.states import ENDED, JobState
 
 Way = Callable[..., list[str]]
 PATHS = ("/job.entrance", "/cluster.entrance")
@@ -86,9 +86,7 @@ def _in_job(here: Here, ways: Ways, body: bytes) -> list[str]:
         raise NotFoundError("There is no such job.", code="ResourceNotFound", target="job")
     job = StoredJob.of(record)
     if job.state != JobState.RUNNING or not job.handle:
-        raise ConflictError(
-            f"The job is {job.state}; only nodes of a running job can be entered.", code="JobNotRunning"
-        )
+        raise ConflictError(_why_closed(job), code="JobNotRunning")
     if index >= job.node_count:
         text = f"The job has no node {index}: it has {job.node_count}, counted from 0."
         raise NotFoundError(text, code="NodeNotFound", target="node")
@@ -96,6 +94,12 @@ def _in_job(here: Here, ways: Ways, body: bytes) -> list[str]:
         return ways.job(job.handle, index, terminal=terminal)
     except EngineError as error:
         raise BadRequestError(f"{error}.", code="NotSupported") from error
+
+
+def _why_closed(job: StoredJob) -> str:
+    if job.state in ENDED:
+        return f"The job has ended ({job.state}); only what it has written is left."
+    return f"The job is {job.state}; its nodes can be entered once it runs."
 
 
 def _asked(body: bytes, kind: str) -> tuple[str, int, bool]:

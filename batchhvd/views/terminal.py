@@ -17,7 +17,6 @@ from rich.table import Table
 from rich.text import Text
 
 from batchhvd.logs.progress import Bar, ProgressReader
-from batchhvd.views import curves
 from batchhvd.views.viewable import mood
 
 _STYLES = {"good": "green", "busy": "yellow", "bad": "red", "": ""}
@@ -70,6 +69,8 @@ def facts(item: Mapping[str, object]) -> Table:
 
 def epochs(records: Sequence[Mapping[str, float]]) -> Table:
     """Returns the records of a training as a table with a row of curves below if there are several."""
+    from batchhvd.views import curves
+
     found = dict.fromkeys(name for record in records for name in record)
     first, last = ("epoch", *_SHOWN), ("images_per_second", "seconds")
     between = [name for name in found if name not in (*first, *last)]

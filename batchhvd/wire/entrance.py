@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from batchhvd.errors import SpecError
+from batchhvd.errors import ConflictError, NotFoundError, SpecError
 from batchhvd.wire import local_service
 
 if TYPE_CHECKING:
     from batchhvd.wire.connection import Connection
+    from batchhvd.wire.facts.documents import Body
 
 
 def entrance(connection: Connection, kind: str, id: str, node: int, *, terminal: bool, name: str) -> list[str]:
@@ -33,11 +34,23 @@ def entrance(connection: Connection, kind: str, id: str, node: int, *, terminal:
             f"nodes of {kind} {name!r} can be entered on the machine of its local service only",
             remedy="log in there, and use that service's root",
         )
+    try:
+        with connection.translating(f"node {node} of {kind} {name!r} cannot be entered"):
+            return _words(connection, kind, {kind: id, "node": node, "terminal": terminal})
+    except ConflictError as error:
+        if error.code == "JobNotRunning":
+            error.told(f"{error}. `batchhvd job logs {name}` shows its output")
+        raise
+    except NotFoundError as error:
+        if error.code == "ResourceNotFound":
+            error.told(f"{error}. `batchhvd {kind} list` lists what there is")
+        raise
+
+
+def _words(connection: Connection, kind: str, body: Body) -> list[str]:
     from azure.core.rest import HttpRequest
 
-    with connection.translating(f"node {node} of {kind} {name!r} cannot be entered"):
-        body = {kind: id, "node": node, "terminal": terminal}
-        request = HttpRequest("POST", f"{connection.endpoint}/{kind}.entrance", json=body)
-        response = connection.resources._client.send_request(request)
-        response.raise_for_status()
-        return [str(word) for word in response.json()["words"]]
+    request = HttpRequest("POST", f"{connection.endpoint}/{kind}.entrance", json=body)
+    response = connection.resources._client.send_request(request)
+    response.raise_for_status()
+    return [str(word) for word in response.json()["words"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from batchhvd.errors import (
@@ -45,7 +46,7 @@ def translate(error: Exception, *, what: str = "", remedy: str = "", shell: str 
     found = kind(message, **evidence)
     found.status = answer.status  # also None: a class's own status would say that an answer came
     advised = ";" in answer.sentence() and kind is not NotFoundError
-    other = shell or ("" if remedy or advised else _in_commands(kind, what))
+    other = shell or ("" if remedy or advised else _in_commands(kind, what, answer.sentence()))
     return found.told(f"{said.rstrip('.')}. {other}") if other else found.told(said if not remedy else "")
 
 
@@ -62,6 +63,7 @@ _NEXT: dict[type[ServiceError], str] = {
     UnavailableError: "Check that the service runs and can be reached, then try again",
 }
 _NOUNS = {"group", "workspace", "experiment", "cluster", "job", "share", "storage"}
+_PARENT = re.compile(r"(group|workspace|experiment|storage) (?:account )?'[^']*' could not be found")
 _ON_THIS_MACHINE = "Run the job on this machine, without --endpoint, or give --endpoint a service of your own"
 _BY_STATUS: dict[int, type[ServiceError]] = {
     401: AccessDeniedError,
@@ -90,11 +92,12 @@ _BY_NAME: dict[str, type[ServiceError]] = {
 }
 
 
-def _in_commands(kind: type[ServiceError], what: str) -> str:
+def _in_commands(kind: type[ServiceError], what: str, said: str) -> str:
     """Returns what to do next in commands; "" if the service's own sentence is all that there is to say."""
     if kind is ServiceRetiredError:
         return _ON_THIS_MACHINE
-    noun = what.removeprefix("resource ").partition(" ")[0]
+    parent = _PARENT.search(said)  # what is missing may be what the resource lies in
+    noun = parent[1] if parent else what.removeprefix("resource ").partition(" ")[0]
     if kind is NotFoundError and noun in _NOUNS:
         return f"`batchhvd {noun} list` lists what there is"
     return "" if kind in (BadRequestError, NotFoundError) else _NEXT[kind]

@@ -124,7 +124,14 @@ class _Watch:
         self.started = self.clock.monotonic()
 
     def run(self, read: Callable[[], T], done: Callable[[T], bool]) -> T:
-        # Imported here: tenacity brings asyncio along, which half of all programs that import batchhvd never need.
+        first = [self.look(read, done)]
+        if not first[0]:
+            self.repeat(lambda: first.pop() if first else self.look(read, done))
+        value: T = self.value
+        return value
+
+    def repeat(self, look: Callable[[], bool]) -> None:
+        # Imported here: tenacity takes as long as ten requests, and many waits end with their first look.
         from tenacity import RetryCallState, Retrying, retry_if_result
 
         def pause(state: RetryCallState) -> float:
@@ -140,9 +147,7 @@ class _Watch:
             sleep=self.clock.sleep,
             retry_error_callback=over,
         )
-        until(lambda: self.look(read, done))
-        value: T = self.value
-        return value
+        until(look)
 
     def look(self, read: Callable[[], T], done: Callable[[T], bool]) -> bool:
         """Looks once and says whether the goal is reached; a service that is briefly away means no."""

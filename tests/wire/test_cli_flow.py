@@ -78,14 +78,8 @@ def prepared(line: Line, *options: str) -> None:
 
 def test_the_tutorial_command_by_command(line: Line) -> None:
     prepared(line, "--vm-priority", "dedicated", "--wait")
-    assert line("cluster", "show", "nc6cluster").splitlines()[1].split() == [
-        "nc6cluster",
-        "steady",
-        "2",
-        "idle",
-        "2",
-        "STANDARD_NC6",
-    ]
+    shown = dict(row.split(maxsplit=1) for row in line("cluster", "show", "nc6cluster").splitlines())
+    assert (shown["name"], shown["state"], shown["nodes"], shown["target"]) == ("nc6cluster", "steady", "2 idle", "2")
     out = line("job", "submit", "jöb.json", "--name", "cifar_distributed", "--follow")
     assert sorted(out.splitlines())[1:] == ["bytes ä of rank 0 of 2", "bytes ä of rank 1 of 2"]
     assert line("job", "show", "cifar_distributed", "--query", "executionState") == '"succeeded"\n'
@@ -197,6 +191,10 @@ def test_files_and_folders_of_a_share_are_removed(line: Line) -> None:
     assert "has no deep/a.txt" in line.err
     line("share", "rm", "myshare", "deep", "-r")
     assert "deep" not in line("share", "files", "myshare")
+    assert "jobs wrote" not in line.err
+    line("share", "mkdir", "myshare", "00000000-0000-0000-0000-000000000001")
+    line("share", "files", "myshare")
+    assert "has what jobs wrote whose prefix is the share itself" in line.err
 
 
 def test_blobs_of_a_container_are_copied_listed_and_removed(line: Line) -> None:

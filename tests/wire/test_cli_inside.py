@@ -83,7 +83,7 @@ def test_what_cannot_be_entered_is_named(
     _, err = line("job", "exec", "long", *HERE, "--node", "2", "--", "true", code=3)
     assert "node 2 of job 'long' cannot be entered" in err and "has no node 2: it has 2" in err
     ended = experiment.submit(time.time).job.wait(timeout=60)
-    with pytest.raises(ConflictError, match="is succeeded; only nodes of a running job"):
+    with pytest.raises(ConflictError, match=r"has ended \(succeeded\); only what it has written is left"):
         ended.entrance()
     with pytest.raises(NotFoundError):
         experiment.job("missing").entrance()
@@ -115,7 +115,10 @@ def test_what_each_rank_uses_is_measured(service: Any, running: Any, experiment:
     job.terminate()
     assert len(list(looks)) < 20, "it ends with the job"
     _, err = line("job", "top", "busy", *HERE, code=1)
-    assert "only nodes of a running job" in err
+    assert "has ended (failed); only what it has written is left" in err and "Wait until" not in err
+    assert "`batchhvd job logs busy` shows its output" in err
+    _, err = line("job", "exec", "missing", *HERE, "--", "true", code=3)
+    assert "`batchhvd job list` lists what there is" in err
     job.delete()
 
 

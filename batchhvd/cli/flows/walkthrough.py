@@ -10,7 +10,7 @@ import shlex
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 
@@ -40,6 +40,7 @@ class TutorialOptions:
     Attributes:
         root: the folder for the service, its shares and the downloaded model.
         engine: the engine that runs the job.
+        engine_options: its options, or None for those of the settings.
         nodes: the number of nodes, each with one rank.
         dataset: ``"digits"``, ``"cifar10"`` or an .npz file.
         data: a folder with ``cifar-10-batches-py``, readable by the nodes, or None.
@@ -50,6 +51,7 @@ class TutorialOptions:
 
     root: Path
     engine: str = "processes"
+    engine_options: Mapping[str, str] | None = None
     nodes: int = 4
     dataset: str = "digits"
     data: Path | None = None
@@ -172,7 +174,7 @@ def _check_dataset(name: str) -> None:
 
 def _tutorial(options: TutorialOptions, root: Path, steps: StepPrinter, live: bool, ending: ExitStack) -> int:
     with steps("service") as say:
-        session = batchhvd.local(root, engine=options.engine)
+        session = batchhvd.local(root, engine=options.engine, engine_options=options.engine_options)
         _clear(session)
         say(f"{session.endpoint} with engine {options.engine}")
     group = session.group("batchai.horovod")

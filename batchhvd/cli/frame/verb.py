@@ -18,6 +18,16 @@ Handle = Callable[..., "Resource"]
 _PREVIEW = 12  # resources that are listed before a deletion; the rest is counted
 
 
+class Verbs(click.Group):
+    """A group of verbs whose list has whole sentences, however narrow the terminal is."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the list of verbs; click would cut what they do after a line."""
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, verb.get_short_help_str(1000)) for name, verb in found if verb])
+
+
 def common(
     verbs: click.Group, scopes: tuple[str, ...], handle: Handle, listing: Callable[..., Iterable[Resource]]
 ) -> None:
@@ -30,6 +40,8 @@ def common(
         listing: returns the resources for the context and the scopes' values.
     """
     noun = "storage account" if verbs.name == "storage" else str(verbs.name)
+    of = f" of a {scopes[-1]}" if scopes else ""
+    of = of.replace("a account", "a storage account")
     named = click.argument("name", shell_complete=completed(noun))
 
     @verbs.command("show", help=f"Shows the {noun} NAME.")
@@ -40,7 +52,7 @@ def common(
     def show(context: CliContext, name: str, form: Format, **where: str) -> None:
         form.show(_described(handle(context, name=name, **where).refresh()), detailed=True)
 
-    @verbs.command("list", help=f"Lists the {noun}s.")
+    @verbs.command("list", help=f"Lists the {noun}s{of}.")
     @scope(*scopes)
     @shown
     @with_context

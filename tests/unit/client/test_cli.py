@@ -36,6 +36,25 @@ def test_every_command_has_help(names: Any, capsys: pytest.CaptureFixture[str]) 
     assert len(text.splitlines()[2]) > 10
 
 
+@pytest.mark.parametrize(
+    "names", [names for names in commands(cli.main_group) if len(names) < 2 and names != ("completion",)], ids=" ".join
+)
+@pytest.mark.parametrize("width", ["80", "50"])
+def test_a_list_of_verbs_has_whole_sentences(
+    names: Any, width: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", width)
+    assert cli.run([*names, "--help"]) == 0
+    verbs = capsys.readouterr().out.partition("Commands:")[2]
+    assert not [line for line in verbs.splitlines() if line.endswith("...")]
+
+
+def test_a_list_says_of_what() -> None:
+    for noun, words in {"cluster": "clusters of a workspace", "storage": "storage accounts of a group"}.items():
+        verbs = cli.main_group.commands[noun]
+        assert isinstance(verbs, click.Group) and verbs.commands["list"].help == f"Lists the {words}."
+
+
 def test_the_verbs_are_there() -> None:
     found = set(commands(cli.main_group))
     for kind in ("group", "workspace", "experiment", "cluster", "storage", "share", "job"):

@@ -16,6 +16,7 @@ import pytest
 
 from batchhvd.cli import main as cli
 from batchhvd.cli.flows import checkup, walkthrough
+from batchhvd.errors import SpecError
 
 
 def test_the_handler_of_sigterm_is_restored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -23,6 +24,26 @@ def test_the_handler_of_sigterm_is_restored(monkeypatch: pytest.MonkeyPatch, tmp
     before = signal.getsignal(signal.SIGTERM)
     assert cli.run(["tutorial", "--root", str(tmp_path)]) == 0
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_options_of_the_engine_go_to_the_service(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started: list[dict[str, Any]] = []
+
+    def local(*_: object, **options: Any) -> None:
+        started.append(options)
+        raise SpecError("seen")
+
+    monkeypatch.setattr(walkthrough, "check", lambda *_, **__: None)
+    monkeypatch.setattr("batchhvd.local", local, raising=False)
+    words = ["tutorial", "--root", str(tmp_path), "--engine", "slurm"]
+    assert cli.run([*words, "--option", "partition=gpu", "--option", "account=a=b"]) == 2
+    assert cli.run(words) == 2
+    assert [one["engine_options"] for one in started] == [{"partition": "gpu", "account": "a=b"}, None]
+    capsys.readouterr()
+    assert cli.run([*words, "--option", "gpu"]) == 2
+    assert "--option gpu is not of the form NAME=VALUE" in capsys.readouterr().err
 
 
 def test_sigterm_interrupts_and_the_handler_is_restored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -113,6 +113,19 @@ def test_the_status_decides(status: int, kind: type[ServiceError]) -> None:
     assert (found.status, found.code) == (status, "SomeCode")
 
 
+@pytest.mark.parametrize(
+    ("said", "command"),
+    [
+        ("The experiment 'x' could not be found.", "experiment"),
+        ("Resource group 'x' could not be found; create it first.", "group"),
+        ("The specified job x is not found.", "job"),
+    ],
+)
+def test_the_command_lists_what_is_missing(said: str, command: str) -> None:
+    found = translate(refusal(404, "ParentResourceNotFound", said), what="job 'x' cannot be read")
+    assert f"`batchhvd {command} list` lists what there is" in found.shell
+
+
 def test_evidence_is_in_the_attributes() -> None:
     error = refusal(400, "InvalidJob", "nodeCount is 0.", target="/properties/nodeCount", x_ms_request_id="r-1")
     found = translate(error, what="job 'x' cannot be created")

@@ -1,5 +1,6 @@
 """Waiting: when it looks, when it ends, and what it says."""
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -38,7 +39,8 @@ def script(*steps: object) -> Callable[[], Any]:
     return read
 
 
-def test_returns_at_once_what_is_done_already() -> None:
+def test_returns_at_once_what_is_done_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tenacity", None)  # nor does it load what only repeated looks need
     clock = Clock()
     assert wait_until(script("steady"), "steady".__eq__, timeout=0, clock=clock) == "steady"
     assert clock.pauses == []

@@ -86,6 +86,16 @@ def test_from_a_script_to_its_result_and_again(line: Any, project: Path, service
     assert out == "" and "follow it with: batchhvd job logs train-it-0003 -g batchhvd -w runs -e train-it" in err
 
 
+@pytest.mark.interpreter
+def test_a_run_loads_no_package_that_it_does_not_need(project: Path, service: Any) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "batchhvd", "run", "train it.py"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time")}
+    assert {"azure.storage.fileshare", "rich.console"} <= loaded
+    needless = {"aiohttp.client", "cloudpickle", "batchhvd.advice.explain", "batchhvd.functions.packing"}
+    assert loaded & needless == set()
+
+
 def test_a_call_in_python_and_unchanged_code(project: Path, service: Any) -> None:
     session = batchhvd.local(service.root)
     first = session.run("train it.py", nodes=1, args=["0", "$HOME 'x'"])
