@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,8 @@ def _leave(namespace: dict[str, Any]) -> None:
     here, environment, folder = namespace["_before"]
     service = Path(folder, "root", "service.json")
     if service.exists():
-        os.kill(json.loads(service.read_text())["pid"], signal.SIGTERM)
+        with suppress(ProcessLookupError):  # a page may have stopped it
+            os.kill(json.loads(service.read_text())["pid"], signal.SIGTERM)
     os.chdir(here)
     os.environ.clear()
     os.environ.update(environment)

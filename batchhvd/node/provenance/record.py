@@ -1,4 +1,4 @@
-"""``run.json`` beside the logs of a run: its code by digest, Python, packages, threads and machine.
+"""``run.json`` beside the folder of a run's logs: its code by digest, Python, packages, threads and machine.
 
 Node 0 writes it when its ranks have been started, for tasks with a script. It reads names of folders and a few small
 files, and starts no process: some milliseconds that no rank waits for. The code is kept on the share of the logs, each
@@ -64,9 +64,9 @@ def write(task: TaskDocument, variables: Mapping[str, str], folder: Path) -> str
         "threads": {name: variables[name] for name in _THREADS if name in variables},
         "machine": _machine(),
     }
-    beside = folder / f".{NAME}"
+    beside = folder.parent / f".{NAME}"
     beside.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    beside.replace(folder / NAME)
+    beside.replace(folder.parent / NAME)  # the folder itself holds what it held in 2018
     return missing
 
 

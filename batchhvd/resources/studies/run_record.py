@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from attrs import field, frozen
 
 from batchhvd.advice.plan import locate
-from batchhvd.errors import NotFoundError, SpecError
+from batchhvd.errors import BadRequestError, NotFoundError, SpecError
 from batchhvd.spec.job import JobSpec
 
 if TYPE_CHECKING:
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 
     from batchhvd.resources.job import Job
     from batchhvd.resources.share import FileShare
+    from batchhvd.resources.values.file_entry import FileEntry
 
     #: A record as JSON has it.
     Record: TypeAlias = Mapping[str, object]
 
 NODE, TRAINING = "run.json", "run-training.json"
+_PLACE = "batchhvd"  # the id under which our service lists the folder in which a job's logs lie
 
 
 @frozen
@@ -64,7 +66,7 @@ def read_record(job: Job) -> RunRecord:
         NotFoundError: the job does not exist.
     """
     job.refresh()
-    wanted = {file.name: file for file in job.files() if file.name in (NODE, TRAINING)}
+    wanted = {file.name: file for file in _listed(job) if file.name in (NODE, TRAINING)}
     node, training = (_parsed(wanted[name].text()) if name in wanted else {} for name in (NODE, TRAINING))
     rows = job.metrics()
     last = {f"last {name}": value for name, value in (rows[-1] if rows else {}).items() if name not in _TIMES}
@@ -74,6 +76,13 @@ def read_record(job: Job) -> RunRecord:
 
 
 _TIMES = ("seconds", "images_per_second")
+
+
+def _listed(job: Job) -> Iterator[FileEntry]:
+    try:
+        yield from job.files(_PLACE)
+    except BadRequestError:  # another service: nothing was recorded
+        return
 
 
 def _parsed(text: str) -> Record:

@@ -25,6 +25,8 @@ from batchhvd.service.store.records import Document
 from batchhvd.wire.facts.hosts import BLOB_DOMAIN, FILE_DOMAIN
 from batchhvd.wire.facts.times import write_moment
 
+RECORDS = "batchhvd"
+"""The id of the folder that holds the logs of a job, and beside them the records of its run."""
 _READ = 1001  # names that are read at once: one more than a page has
 
 
@@ -79,7 +81,8 @@ def list_files(here: Here, ask: Ask) -> Answer:
 def output_directory(here: Here, job: StoredJob, id: str) -> tuple[str, str, str, bool] | None:
     """Returns account, share and path of a job's output directory, and whether the share is a container of blobs.
 
-    ``stdouterr`` holds its logs.
+    ``stdouterr`` holds its logs; ``batchhvd``, which only this service knows, is the folder around it with the records of
+    the run, unless the job has an output directory of that id.
 
     Returns None when the mount that it is on does not exist any more.
 
@@ -90,6 +93,8 @@ def output_directory(here: Here, job: StoredJob, id: str) -> tuple[str, str, str
     segment = properties["jobOutputDirectoryPathSegment"]
     if id == "stdouterr":
         prefix, place = properties["stdOutErrPathPrefix"], f"{segment}/stdouterr"
+    elif id == RECORDS and all(entry["id"] != RECORDS for entry in properties.get("outputDirectories", ())):
+        prefix, place = properties["stdOutErrPathPrefix"], segment
     else:
         entry = _output(properties, id)
         prefix, place = entry["pathPrefix"], mounts.output_place(segment, job.outputs, entry.get("pathSuffix", ""))

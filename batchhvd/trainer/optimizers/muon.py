@@ -69,11 +69,16 @@ class Muon(keras.optimizers.Optimizer):  # type: ignore[misc]  # Keras has no ty
 
     def is_kernel(self, variable: keras.Variable) -> bool:
         """Returns whether a weight makes orthogonal moves."""
-        return len(variable.shape) > 1 and not _is_of(variable, self.plain)
+        return len(variable.shape) > 1 and not self._is_of(variable, self.plain)
 
     def factor(self, variable: keras.Variable) -> tuple[float, bool]:
         """Returns the factor of the rate of a weight that moves by momentum alone, and whether it is brief."""
-        return self.bias_rate if len(variable.shape) < 2 else self.plain_rate, _is_of(variable, self.brief)
+        return self.bias_rate if len(variable.shape) < 2 else self.plain_rate, self._is_of(variable, self.brief)
+
+    def _is_of(self, variable: keras.Variable, layers: Sequence[str]) -> bool:
+        """Says whether a weight is of these layers; TensorFlow hands over its own variable, which knows no path."""
+        weight = self._trainable_variables[self._get_variable_index(variable)]
+        return any(part in layers for part in weight.path.split("/")[:-1])
 
     def fading(self) -> Tensor:
         """Returns the factor of the rate of brief layers at this step: from 1 to 0."""
@@ -112,10 +117,6 @@ class Muon(keras.optimizers.Optimizer):  # type: ignore[misc]  # Keras has no ty
         """Returns the configuration from which the same optimizer can be made."""
         names = ("momentum", "plain", "plain_rate", "bias_rate", "plain_momentum", "decay", "brief", "brief_steps")
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
-
-
-def _is_of(variable: keras.Variable, layers: Sequence[str]) -> bool:
-    return any(part in layers for part in variable.path.split("/")[:-1])
 
 
 def _to_norm(kernel: Tensor) -> Tensor | float:

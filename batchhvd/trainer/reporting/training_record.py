@@ -1,4 +1,4 @@
-"""What a training was made of, as it says itself: ``run-training.json`` beside the job's logs.
+"""What a training was made of, as it says itself: ``run-training.json`` beside the folder of the job's logs.
 
 Rank 0 writes it when the training begins, and again when it has ended, with a digest of the weights: two runs of one
 digest have the same weights, bit for bit. Outside of a job nothing is written.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 FILE = "run-training.json"
-"""The file's name, in the folder of the job's logs."""
+"""The file's name, beside the folder of the job's logs."""
 
 _FOLDER = "AZ_BATCHAI_STDOUTERR_DIR"
 _THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "TF_ENABLE_ONEDNN_OPTS")
@@ -76,7 +76,7 @@ def digest(arrays: Iterable[np.ndarray]) -> str:
 
 
 def _write() -> None:
-    path = Path(os.environ[_FOLDER], FILE)
+    path = Path(os.environ[_FOLDER]).parent / FILE
     beside = path.with_name(f".{FILE}")
     beside.write_text(json.dumps(_noted, indent=1) + "\n", encoding="utf-8")
     beside.replace(path)

@@ -100,7 +100,7 @@ def test_a_job_without_a_script_says_what_is_not_known(place: Any) -> None:
     assert "its code was not kept" in again.notes[0]
     verdict = again.wait(timeout=30)
     assert verdict.same is None and "not known" in str(verdict)
-    assert not [file.name for file in job.files() if file.name == "run.json"]
+    assert not [file.name for file in job.files("batchhvd") if file.name == "run.json"]
 
 
 @pytest.fixture
