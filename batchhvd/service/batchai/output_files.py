@@ -81,8 +81,8 @@ def list_files(here: Here, ask: Ask) -> Answer:
 def output_directory(here: Here, job: StoredJob, id: str) -> tuple[str, str, str, bool] | None:
     """Returns account, share and path of a job's output directory, and whether the share is a container of blobs.
 
-    ``stdouterr`` holds its logs; ``batchhvd``, which only this service knows, is the folder around it with the records of
-    the run, unless the job has an output directory of that id.
+    ``stdouterr`` holds its logs; ``batchhvd``, which only this service knows, is the folder around it with the records
+    of the run, unless the job has an output directory of that id.
 
     Returns None when the mount that it is on does not exist any more.
 
