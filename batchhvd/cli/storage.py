@@ -29,11 +29,12 @@ def storage() -> None:
 @scope("group")
 @click.option("-l", "--location", help="its region (default: the group's)")
 @click.option("--sku", default="Standard_LRS", show_default=True, help="its redundancy")
+@click.option("--kind", default="StorageV2", show_default=True, help="FileStorage: premium file shares")
 @shown
 @with_context
-def create(context: CliContext, name: str, group: str, location: str | None, sku: str) -> StorageAccount:
+def create(context: CliContext, name: str, group: str, location: str | None, sku: str, kind: str) -> StorageAccount:
     """Creates the storage account NAME, or shows it if it exists."""
-    return context.group(group).create_storage_account(name, location=location, sku=sku)
+    return context.group(group).create_storage_account(name, location=location, sku=sku, kind=kind)
 
 
 common(

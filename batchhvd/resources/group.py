@@ -62,7 +62,13 @@ class ResourceGroup(Resource):
         return children(Workspace, self)
 
     def create_storage_account(
-        self, name: str, *, location: str | None = None, sku: str = "Standard_LRS", timeout: float = 600.0
+        self,
+        name: str,
+        *,
+        location: str | None = None,
+        sku: str = "Standard_LRS",
+        kind: str = "StorageV2",
+        timeout: float = 600.0,
     ) -> StorageAccount:
         """Creates a storage account, or returns the existing one.
 
@@ -70,9 +76,10 @@ class ResourceGroup(Resource):
             name: its name, 3 to 24 lower-case letters and digits, unique in the service.
             location: its region; None for the group's.
             sku: its redundancy, in Azure's words.
+            kind: ``"StorageV2"``, or ``"FileStorage"`` for premium file shares, with a SKU such as ``"Premium_LRS"``.
             timeout: seconds to wait for it.
         """
-        return StorageAccount(self, name)._create(location or self._place(), sku, timeout)
+        return StorageAccount(self, name)._create(location or self._place(), sku, kind, timeout)
 
     def storage_account(self, name: str) -> StorageAccount:
         """Returns a handle to a storage account without sending a request."""

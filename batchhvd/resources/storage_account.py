@@ -125,8 +125,8 @@ class StorageAccount(Resource):
         for found in self._blob_service().list_containers() if self.blob_endpoint else ():
             yield {"name": found.name, "properties": {"lastModified": found.last_modified}}
 
-    def _create(self, location: str, sku: str, timeout: float) -> Self:
-        body = {"location": location, "sku": {"name": sku}, "kind": "StorageV2"}
+    def _create(self, location: str, sku: str, kind: str, timeout: float) -> Self:
+        body = {"location": location, "sku": {"name": sku}, "kind": kind}
         return self._created(lambda: self._connection.storage.storage_accounts.begin_create(*self._path, body), timeout)
 
     def _load(self, document: Document) -> Self:

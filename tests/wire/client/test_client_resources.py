@@ -33,6 +33,13 @@ def test_create_may_be_repeated(place: Any) -> None:
     place.share.create_directory("logs")
 
 
+def test_a_premium_account_is_of_the_kind_that_is_asked_for(place: Any) -> None:
+    account = place.group.create_storage_account("premiumfiles", sku="Premium_LRS", kind="FileStorage")
+    assert account.document["kind"] == "FileStorage" and account.document["sku"]["name"] == "Premium_LRS"
+    with pytest.raises(BadRequestError, match="FileStorage"):
+        place.group.create_storage_account("mixedfiles", sku="Standard_LRS", kind="FileStorage")
+
+
 def test_the_same_name_with_other_content_is_a_conflict(place: Any) -> None:
     with pytest.raises(ConflictError, match="cluster 'nodes' cannot be created"):
         place.workspace.create_cluster("nodes", vm_size="Standard_D2", nodes=2)
