@@ -21,7 +21,9 @@ def kept_days(store: Store, account: str) -> int:
 def sku(store: Store, account: str) -> str:
     """Returns the SKU of an account of the kind FileStorage, "" for an account of another kind, or none."""
     record = find(store, account)
-    return str(record.document["sku"]["name"]) if record and record.document["kind"] == FILE_STORAGE else ""
+    if record is None or record.document.get("kind") != FILE_STORAGE:  # accounts of early versions have no kind
+        return ""
+    return str((record.document.get("sku") or {}).get("name") or "")
 
 
 def find(store: Store, account: str) -> Record | None:
