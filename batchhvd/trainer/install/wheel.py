@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -64,7 +65,7 @@ def _build(source: Path, wanted: BuildPlan, steps: StepLog) -> Path:
     steps.say(f"building for {wanted.names} with {wanted.compiler}, {jobs} at a time; log in {log}")
     options = ["--no-deps", "--no-build-isolation", "--verbose", "--wheel-dir", str(source / "dist")]
     process = subprocess.Popen(
-        ranks.python("-m", "pip", "wheel", *options, str(source)),
+        [_plain_python(source.parent), *ranks.python("-m", "pip", "wheel", *options, str(source))[1:]],
         env={**_inherited(), **build_variables(wanted, jobs)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -82,6 +83,15 @@ def _build(source: Path, wanted: BuildPlan, steps: StepLog) -> Path:
         )
     steps.say(f"built {built[0].name}, {built[0].stat().st_size / 1e6:.1f} MB")
     return built[0]
+
+
+def _plain_python(scratch: Path) -> str:
+    """Returns a path of this Python that has no blanks: Horovod's build takes its flags apart at blanks."""
+    if " " not in sys.prefix:
+        return sys.executable
+    environment = scratch / "environment"
+    environment.symlink_to(sys.prefix)
+    return str(environment / Path(sys.executable).relative_to(sys.prefix))
 
 
 def _follow(process: subprocess.Popen[str], log: Path, steps: StepLog) -> str:
