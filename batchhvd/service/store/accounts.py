@@ -47,17 +47,17 @@ class KeyBook:
 
     def __init__(self, store: Store) -> None:
         """Begins with none."""
-        self._store, self._at = store, -1
-        self._known: dict[str, Sequence[str]] = {}
+        self._store = store
+        self._page: tuple[int, dict[str, Sequence[str]]] = (-1, {})
 
     def __call__(self, account: str) -> Sequence[str] | None:
         """Returns the keys of an account, in base64, or None if there is no such account."""
-        at = self._store.commits
-        if at != self._at:
-            self._known, self._at = {}, at
-        found = self._known.get(account) or keys_of(self._store, account)
+        page, at = self._page, self._store.commits
+        if page[0] != at:
+            page = self._page = (at, {})
+        found = page[1].get(account) or keys_of(self._store, account)
         if found:
-            self._known[account] = found
+            page[1][account] = found  # never on the page of a later change: another thread may have turned it
         return found
 
 

@@ -67,7 +67,8 @@ def read(model: keras.Model) -> LayerProgram:
 
 def _require_plain(model: keras.Model) -> None:
     functional = isinstance(model, (keras.Sequential, keras.models.Model)) and hasattr(model, "_functional")
-    if not functional and type(model).__name__ != "Functional":
+    own_call = isinstance(model, keras.Sequential) and type(model).call is not keras.Sequential.call
+    if own_call or (not functional and type(model).__name__ != "Functional"):
         raise CannotLowerError(f"{type(model).__name__} has a call of its own")
     own = keras.Model.train_step is not type(model).train_step or "train_step" in vars(model)
     if own or type(model).compute_loss is not keras.Model.compute_loss:

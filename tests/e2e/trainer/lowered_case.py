@@ -62,10 +62,18 @@ def tutorial() -> Any:
     return model
 
 
-def refused(layer: Any) -> str:
+class Doubled(keras.Sequential):
+    """A network that computes something else than its layers say."""
+
+    def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+        """Returns twice what the layers do."""
+        return 2 * super().call(inputs, training=training, mask=mask)
+
+
+def refused(layer: Any, kind: type = keras.Sequential) -> str:
     """Returns why a network with a layer is not lowered."""
     try:
-        read(keras.Sequential([keras.Input((8, 8, 3)), layer]))
+        read(kind([keras.Input((8, 8, 3)), layer]))
     except CannotLowerError as error:
         return str(error)
     return ""
@@ -85,6 +93,7 @@ FOUND = {
     "refused": [
         refused(keras.layers.LayerNormalization()),
         refused(keras.layers.Conv2D(4, 3, padding="same", strides=2)),
+        refused(keras.layers.Conv2D(4, 3), Doubled),
     ],
     "singular values": torch.linalg.svdvals(muon_torch.orthogonal(MATRICES)).ravel().tolist(),
 }

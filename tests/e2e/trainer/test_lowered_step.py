@@ -39,9 +39,10 @@ def test_a_lowered_step_trains_as_keras_does(found: dict[str, Any], network: str
 
 
 def test_a_layer_that_is_not_known_is_named(found: dict[str, Any]) -> None:
-    normalization, convolution = found["refused"]
+    normalization, convolution, doubled = found["refused"]
     assert "LayerNormalization" in normalization
     assert "padding with strides" in convolution
+    assert "Doubled has a call of its own" in doubled  # seen to be lowered, to the layers without the factor
 
 
 def test_orthogonal_moves_have_singular_values_near_one(found: dict[str, Any]) -> None:
