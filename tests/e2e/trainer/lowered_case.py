@@ -62,7 +62,7 @@ def tutorial() -> Any:
     return model
 
 
-class Doubled(keras.Sequential):
+class Doubled(keras.Sequential):  # type: ignore[misc]  # Keras has no types
     """A network that computes something else than its layers say."""
 
     def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
