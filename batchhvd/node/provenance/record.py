@@ -78,6 +78,8 @@ def _code(script: Path, logs: Path) -> tuple[dict[str, str], str]:
     """Returns the digests of a script and of the Python files below its folder, and what was left out."""
     found, size = {script.name: _digest(script)}, script.stat().st_size
     for path in _modules(script.parent, logs):
+        if path is None:
+            return found, f"the script's folder holds more than {_MOST_SEEN} files and folders"
         size += path.stat().st_size
         if len(found) >= _MOST_FILES or size > _MOST_BYTES:
             return found, f"the script's folder holds more Python files than {_MOST_FILES}, or than {_MOST_BYTES} bytes"
@@ -85,8 +87,8 @@ def _code(script: Path, logs: Path) -> tuple[dict[str, str], str]:
     return found, ""
 
 
-def _modules(root: Path, logs: Path) -> Iterator[Path]:
-    """Yields the Python files below a folder, as far as it looks like a program's: few levels, no end of files."""
+def _modules(root: Path, logs: Path) -> Iterator[Path | None]:
+    """Yields the Python files below a folder, few levels deep, and None where it has more files than a program has."""
     seen = 0
     for place, folders, names in os.walk(root):
         here = Path(place)
@@ -96,6 +98,7 @@ def _modules(root: Path, logs: Path) -> Iterator[Path]:
         folders[:] = [] if deep else [name for name in plain if here / name not in known]
         seen += len(folders) + len(names)
         if seen > _MOST_SEEN:
+            yield None
             return
         yield from (here / name for name in sorted(names) if name.endswith(".py"))
 
