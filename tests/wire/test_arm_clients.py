@@ -121,6 +121,8 @@ def test_a_premium_account_serves_shares_of_nfs(storage: Any, service: Any, grou
     assert (share.get_share_properties().protocols, share.get_share_properties().access_tier) == (["NFS"], "Premium")
     assert accounts.update(place, "premiumaccount", {"sku": {"name": "Premium_ZRS"}}).sku.name == "Premium_ZRS"
     refused = [(accounts.update, "premiumaccount", {"sku": {"name": "StandardV2_LRS"}})]
+    refused += [(accounts.begin_create, "premiumaccount", ACCOUNT)]  # it would keep its kind, without a word
+    refused += [(accounts.begin_create, "premiumaccount", {**premium, "sku": {"name": "StandardV2_LRS"}})]
     refused += [(accounts.begin_create, "other", {**premium, "sku": {"name": "Standard_LRS"}})]
     refused += [(accounts.begin_create, "other", {**ACCOUNT, "sku": {"name": "StandardV2_LRS"}})]
     for attempt, which, body in refused:

@@ -47,7 +47,7 @@ _RESERVED = frozenset({"subscriptions", "providers", "metadata", "tenants", "adf
 
 
 def put_account(here: Here, ask: Ask) -> Answer:
-    """Creates an account; for an account that exists in the same group, changes only its tags."""
+    """Creates an account; one that exists in the group gets the tags, and must be of the kind that is asked for."""
     parent = open_group(here, ask.names["group"])
     body, name = read(CREATE, ask.body), ask.names["account"]
     if not valid(name):
@@ -57,6 +57,7 @@ def put_account(here: Here, ask: Ask) -> Answer:
     if old is not None and old.parent != parent.id.lower():
         raise ConflictError(f"{_taken(name)}.", code="StorageAccountAlreadyTaken")
     if old is not None:
+        refuse(list(_other_kind(old, body)))
         changed = here.store.update(old.id, lambda document, private: document.update(tags=body.get("tags", {})))
         return Answer(200, shown(here, changed or old, ask))
     _forget(here, name)
@@ -132,11 +133,25 @@ def _sku_problems(kind: str, sku: str) -> Iterator[Problem]:
         yield Problem("/kind", f"must be {FILE_STORAGE} for the SKU {sku}")
 
 
+def _other_kind(record: Record, body: Document) -> Iterator[Problem]:
+    """Yields what shares of an existing account would lack of what is asked for."""
+    kind = _kind(record)
+    if FILE_STORAGE in (kind, body["kind"]) and kind != body["kind"]:
+        yield Problem("/kind", f"must be {kind}, as the account exists; create another one for the kind {body['kind']}")
+    else:
+        yield from _change_problems(record, body["sku"])
+
+
+def _kind(record: Record) -> str:
+    return str(record.document.get("kind") or "StorageV2")  # accounts of early versions have none
+
+
 def _change_problems(record: Record, wanted: Document | None) -> Iterator[Problem]:
     """Yields what keeps an account from another SKU: what its shares have depends on it, but for the redundancy."""
-    sku = wanted["name"] if wanted else record.document["sku"]["name"]
-    yield from _sku_problems(record.document["kind"], sku)
-    if record.document["kind"] == FILE_STORAGE and _sku(sku)["tier"] != record.document["sku"]["tier"]:
+    if wanted is None:
+        return
+    yield from _sku_problems(_kind(record), wanted["name"])
+    if _kind(record) == FILE_STORAGE and _sku(wanted["name"])["tier"] != record.document["sku"]["tier"]:
         yield Problem("/sku/name", f"must keep {record.document['sku']['tier']}; create another account")
 
 
