@@ -304,6 +304,9 @@ def test_what_az_sends_back_to_an_account_is_taken_and_what_secures_it_is_refuse
         refused = service.call("PATCH", path, {"properties": properties})
         assert refused.status_code == 400 and refused.json()["error"]["target"] == f"/properties/{name}"
     assert service.call("PATCH", path, {"identity": {"type": "SystemAssigned"}}).status_code == 400
+    for mistyped in ({"identity": 1}, {"properties": {"encryption": 5}}, {"properties": {"networkAcls": "x"}}):
+        assert service.call("PATCH", path, mistyped).status_code == 400
+    assert service.call("PATCH", path).status_code == 200  # without a body nothing changes
     assert service.call("GET", path).json()["tags"] == {"a": "b"}
 
 

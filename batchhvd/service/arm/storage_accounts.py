@@ -30,8 +30,13 @@ CREATE: Schema = {
         "properties": {"type": "object", "additionalProperties": {}},
     },
 }
+_ANY_OBJECT: Schema = {"type": "object", "additionalProperties": {}}
+_SETTINGS: Schema = {
+    **_ANY_OBJECT,
+    "properties": dict.fromkeys(("encryption", "networkAcls", "customDomain"), _ANY_OBJECT),
+}
 UPDATE: Schema = {
-    "properties": {"sku": _SKU, "tags": _TAGS, "properties": {"type": "object", "additionalProperties": {}}},
+    "properties": {"sku": _SKU, "tags": _TAGS, "properties": _SETTINGS, "identity": _ANY_OBJECT},
 }
 # az storage account update sends back what it was shown. What a disk encrypts is the machine's matter.
 _SOURCE = "Microsoft.Storage"
@@ -95,9 +100,7 @@ def _document(here: Here, parent: Record, name: str, body: Document) -> Document
 def patch_account(here: Here, ask: Ask) -> Answer:
     """Changes an account's tags, SKU and access tier; refuses what this service cannot do."""
     record, body = account(here, ask), read(UPDATE, ask.body)
-    identity = (
-        [Problem("/identity", "is not supported: there is no directory here")] if ask.body.get("identity") else []
-    )
+    identity = [Problem("/identity", "is not supported: there is no directory here")] if body.get("identity") else []
     refuse([*identity, *_patch_problems(body.get("properties") or {}), *_change_problems(record, body.get("sku"))])
     told = {"tags": body.get("tags"), "sku": body.get("sku") and _sku(body["sku"]["name"])}
     tier = (body.get("properties") or {}).get("accessTier")
