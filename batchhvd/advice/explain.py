@@ -234,7 +234,8 @@ def _queued(facts: JobFacts) -> Verdict:
         remedy = Remedy("job.delete()", f"batchhvd job delete {facts.name}")
         return verdict(Cause.CLUSTER_GONE, why, _texts(facts.errors), remedy, facts.id)
     cause, but, remedy = _waits(facts, cluster)
-    evidence = [*_texts(facts.errors), f"cluster {cluster.name!r}: {_counts(cluster)}"]
+    evidence = _texts(facts.errors)  # of an engine's queue: its own counts, since others use its nodes too
+    evidence += [] if cause is Cause.WAITING_FOR_ENGINE else [f"cluster {cluster.name!r}: {_counts(cluster)}"]
     evidence += _texts(cluster.errors) if cause is Cause.CLUSTER_UNUSABLE else ()
     return verdict(cause, f"{needs}, and {but}", evidence, remedy, facts.id)
 
@@ -244,7 +245,9 @@ def _waits(facts: JobFacts, cluster: ClusterFacts) -> tuple[Cause, str, Remedy]:
     named, shell = f"cluster {cluster.name!r}", f"batchhvd cluster resize {cluster.name} --target"
     wait = Remedy("job.wait('running')", f"batchhvd job wait {facts.name} --until running")
     if any(error.details.get("By") == "engine" for error in facts.errors):
-        return Cause.WAITING_FOR_ENGINE, "what runs the jobs of the service has not started it yet", wait
+        step = next((error.details["Next"] for error in facts.errors if error.details.get("Next")), "")
+        why = "what runs the jobs of the service has not started it yet"
+        return Cause.WAITING_FOR_ENGINE, why, Remedy(step, step) if step else wait
     if any(error.details.get("By") == "jobs" for error in facts.errors):
         return Cause.WAITING_FOR_JOBS, "other jobs must come first", wait
     if cluster.target < facts.nodes:

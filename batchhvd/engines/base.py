@@ -100,6 +100,8 @@ class Task:
             the size of ``/dev/shm`` or "".
         setup: whether it sets up a node of a cluster: its logs have other names then (``node/log_names.py``).
         grace: seconds between SIGTERM and SIGKILL when the ranks are ended, or None for the node runner's own choice.
+        notice: the same, if the batch system takes the nodes away for another job; None for ``grace``.
+        signalled: whether the batch system, when it ends the task, sends SIGTERM to the ranks too.
         attempt: 1 for the first run, 2 after one requeue, and so on.
         options: the engine's own settings, such as Slurm's partition; an engine rejects those it does not know.
     """
@@ -127,6 +129,8 @@ class Task:
     container: Mapping[str, str] | None = field(default=None, repr=False)
     setup: bool = False
     grace: float | None = None
+    notice: float | None = None
+    signalled: bool = False
     attempt: int = 1
     options: Mapping[str, str] = field(factory=dict)
 
@@ -168,6 +172,7 @@ class Status:
         reason: why it failed, a ``StopReason`` or the same word; or why it is still waiting, in the engine's words; ""
             otherwise.
         error: the same as a sentence, or "".
+        advice: what to do while it waits, in the engine's words, or "".
         node: the name of the node that failed first.
         rank: the first failing rank, or None.
         tail: the last lines of the first failing rank (or of the preparation).
@@ -179,6 +184,7 @@ class Status:
     exit_code: int | None = None
     reason: str = ""
     error: str = ""
+    advice: str = ""
     node: str = ""
     rank: int | None = None
     tail: tuple[str, ...] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import os
 import socket
+import time
 from pathlib import Path
 
 from batchhvd.node import log_names
@@ -18,7 +19,7 @@ from batchhvd.node.meeting import Meeting
 from batchhvd.node.output import LogFile, keep, moment
 from batchhvd.node.place import TaskPlace, expand, horovod_variables
 from batchhvd.node.processes import end_all
-from batchhvd.node.supervisor import GRACE, FolderGoneError, StoppedError, Supervisor
+from batchhvd.node.supervisor import GRACE, Farewell, FolderGoneError, StoppedError, Supervisor
 from batchhvd.node.watchdog import Watchdog
 
 TYPE_CHECKING = False
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from batchhvd.node.sandbox.view import MachineView
 
 _DOUBT = 0.3  # seconds; see Supervisor
+_PAUSE = 0.1  # seconds between two looks at the other nodes' records
 _SHOWN = 20  # names of files in a line of the log
 
 
@@ -59,13 +61,15 @@ class Node:
         self.children: list[Child] = []
         self.watchdog = Watchdog(self.journal, self.children, task.get("stall_seconds"), task["stall_action"])
         doubt = 0.0 if loopback else _DOUBT
+        grace = task.get("grace") or GRACE
+        self.farewell = Farewell(grace, task.get("notice") or grace, bool(task.get("signalled")))
         self.supervisor = Supervisor(
             self.journal,
             self.watchdog,
             self.children,
             limit=task["wall_seconds"],
             doubt=doubt,
-            grace=task.get("grace") or GRACE,
+            farewell=self.farewell,
         )
         self._contained: Contained | None = None
         self._preparation: Preparation | None = None
@@ -94,7 +98,18 @@ class Node:
             self.journal.free_room()
             self.journal.fail(StopReason.ENGINE, f"the node cannot continue: {error}")
         self._finish()
-        return next((child.exit for child in self.children if child.exit), 0)
+        code = next((child.exit for child in self.children if child.exit), 0)
+        if code and self.farewell.shared:
+            self._await_others()
+        return code
+
+    def _await_others(self) -> None:
+        """Waits until the other nodes have ended, whose ranks the batch system would end after the first bad exit."""
+        end = time.monotonic() + self.farewell.grace + 1
+        others = set(range(len(self.task["nodes"]))) - {self.index}
+        while others and time.monotonic() < end and (self.folder / "task.json").exists():
+            others = {index for index in others if not has_ended(read_node(self.folder, index))}
+            time.sleep(_PAUSE)
 
     def _open(self) -> None:
         self.place.temporary.mkdir(parents=True, exist_ok=True)

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 GRACE = 3.0
 """Seconds between SIGTERM and SIGKILL, if the task does not say."""
 _VICTIM = 2.0  # seconds in which the rank is found that others have lost, perhaps by another node
+_SOON = 2.0  # seconds in which the batch system's own SIGTERM comes, if another node or a person ends the job
+_SAME = 1.0  # seconds between two signals that are one: a runner's guard passes its own on
+_BY_SYSTEM = (StopReason.CANCELLED, StopReason.NODE)
 _BEAT = 0.2  # seconds between two looks at stop.json
 
 
@@ -36,6 +39,62 @@ class FolderGoneError(Exception):
     """The task's folder was removed: nothing waits for this node any more."""
 
 
+class Farewell:
+    """When the ranks of a node are asked to end, and when they are killed.
+
+    A batch system that ends a job sends SIGTERM to all its processes at once: the ranks have got it when their runner
+    gets it, and a second one would make them save twice. If a job is ended on another node, or by a command, the batch
+    system's SIGTERM is about to come.
+
+    Args:
+        grace: seconds between SIGTERM and SIGKILL.
+        notice: seconds between SIGTERM and the end, if the batch system takes the node away for another job.
+        shared: whether the batch system sends its SIGTERM to the ranks too.
+    """
+
+    def __init__(self, grace: float, notice: float, shared: bool) -> None:
+        self.grace, self.notice, self.shared = grace, notice, shared
+        self.asked: float | None = None  # when this runner got SIGTERM
+        self._again: float | None = None  # when it got another one, as at the end of a notice
+        self.begun: float | None = None  # when it was clear that this node ends
+        self._done = False
+
+    def ask(self) -> None:
+        """Notes a SIGTERM of the batch system."""
+        now = time.monotonic()
+        if self.asked is None:
+            self.asked = now
+        elif now - self.asked > _SAME:
+            self._again = self._again or now
+
+    def is_due(self, now: float, reason: str) -> bool:
+        """Says once that the ranks are to be sent SIGTERM.
+
+        Args:
+            now: the time, monotonic.
+            reason: why the task was stopped, a ``StopReason``.
+        """
+        if self.begun is None or self._done:
+            return False
+        waits = self.shared and reason in _BY_SYSTEM and now - self.begun < _SOON
+        self._done = not waits or self.asked is not None
+        return self._done and not self.has_come
+
+    @property
+    def has_come(self) -> bool:
+        """Whether the ranks that were there have got the batch system's SIGTERM."""
+        return self.shared and self.asked is not None
+
+    def is_late(self, now: float, reason: str) -> bool:
+        """Says whether the ranks have had their time."""
+        if self.begun is None:
+            return False
+        if self._again is not None:
+            return now - self._again > self.grace
+        taken = self.asked is not None and reason == StopReason.NODE  # and not ended by a person
+        return now - self.begun > (max(self.grace, self.notice) if taken else self.grace)
+
+
 class Supervisor:
     """Looks after the children of a node.
 
@@ -45,7 +104,7 @@ class Supervisor:
         children: the node's children, shared with the watchdog.
         limit: the task's time limit in seconds, or None.
         doubt: seconds after which a failure counts as the rank's own; a batch system signals ranks and runner together.
-        grace: seconds between SIGTERM and SIGKILL.
+        farewell: when the children are asked to end, and when they are killed.
     """
 
     def __init__(
@@ -56,14 +115,14 @@ class Supervisor:
         *,
         limit: float | None,
         doubt: float,
-        grace: float,
+        farewell: Farewell,
     ) -> None:
         self.journal, self.watchdog, self.children = journal, watchdog, children
-        self.limit, self.doubt, self.grace = limit, doubt, grace
+        self.limit, self.doubt, self.farewell = limit, doubt, farewell
         self.started = time.monotonic()
         self.suspect: Child | None = None  # the first rank that failed, until it is certain that nobody ended it
         self._asked = ""  # the signal by which this runner was told to end
-        self._stopping: float | None = None  # when the children were asked to end
+        self._taken: dict[int, float] = {}  # when each child was started
         self._excused: float | None = None  # when those were asked to end that would never do so by themselves
 
     def listen(self) -> None:
@@ -81,12 +140,15 @@ class Supervisor:
 
     def _ask(self, number: int, _frame: object) -> None:
         self._asked = signal.Signals(number).name
+        if number == signal.SIGTERM:
+            self.farewell.ask()
 
     def take(self, child: Child) -> None:
         """Looks after a child from now on."""
         for pipe in child.pipes:
             self._selector.register(pipe.descriptor, selectors.EVENT_READ, (child, pipe))
         self.children.append(child)
+        self._taken[child.pid] = time.monotonic()
 
     def attend(self, done: Callable[[], bool]) -> None:
         """Copies output, records how children end, and obeys the stop file, until ``done()``.
@@ -103,7 +165,7 @@ class Supervisor:
             self._reap()
             self._heed()
             now = time.monotonic()
-            if self._stopping is None:
+            if not self._stopping:
                 self.watchdog.look(now)
             for child in self.children:
                 for pipe in child.pipes:
@@ -123,7 +185,7 @@ class Supervisor:
     def excuse(self, children: list[Child]) -> None:
         """Ends children whose work is done, which is no failure of theirs; may be repeated."""
         self._excused = self._excused or time.monotonic()
-        late = time.monotonic() - self._excused > self.grace
+        late = time.monotonic() - self._excused > self.farewell.grace
         for child in children:
             if late or not child.excused:
                 child.excused = True
@@ -164,7 +226,7 @@ class Supervisor:
 
     def _ended(self, child: Child | None, status: int) -> None:
         if child is not None:  # otherwise an orphan that this process has adopted
-            child.ended(status, self._stopping is not None)
+            child.ended(status, self._stopping)
             if child.is_over:
                 self._over(child)
 
@@ -181,7 +243,7 @@ class Supervisor:
         if child.rank < 0:
             return
         self.journal.note(f"rank {child.rank} {child.how}")
-        if child.exit and self._stopping is None and (self.suspect is None or _is_before(child, self.suspect)):
+        if child.exit and not self._stopping and (self.suspect is None or _is_before(child, self.suspect)):
             self.suspect = child
         self.journal.save()
 
@@ -199,15 +261,26 @@ class Supervisor:
 
     # -- stopping --
 
+    @property
+    def _stopping(self) -> bool:
+        """Whether this node ends."""
+        return self.farewell.begun is not None
+
     def _heed(self) -> None:
         """Stops the task if this node has a reason to, and ends the children if the task was stopped."""
         now = time.monotonic()
-        if self._stopping is None:
+        if not self._stopping:
             self._judge(now)
             if self.journal.is_stopped:
-                self._stopping = now
-                self._end_children()
-        elif now - self._stopping > self.grace:
+                self.farewell.begun = now
+        stop = self.journal.stop() if self._stopping else None
+        if stop is None:
+            return
+        if self.farewell.is_due(now, stop["reason"]):
+            self._end(self.children)
+        elif self.farewell.has_come:
+            self._end(self._late_comers())
+        if self.farewell.is_late(now, stop["reason"]):
             send(descendants(os.getpid()), signal.SIGKILL)
 
     def _judge(self, now: float) -> None:
@@ -218,11 +291,19 @@ class Supervisor:
         else:
             self._accuse()
 
-    def _end_children(self) -> None:
+    def _late_comers(self) -> list[Child]:
+        """Returns the children that were started after the batch system's signal, each once."""
+        asked = self.farewell.asked or 0.0
+        late = [child for child in self.children if self._taken.get(child.pid, 0.0) > asked]
+        for child in late:
+            del self._taken[child.pid]
+        return late
+
+    def _end(self, children: list[Child]) -> None:
         stop = self.journal.stop()
-        if stop is not None and stop.get("stacks") and not self.journal.record["reason"]:
+        if children and stop is not None and stop.get("stacks") and not self.journal.record["reason"]:
             self.watchdog.note_stacks(last_chance=False)  # another node stalled; what these ranks wait for explains why
-        for child in self.children:
+        for child in children:
             child.signal_group(signal.SIGTERM)
             child.signal_group(signal.SIGCONT)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import shutil
 import subprocess
 import threading
@@ -19,7 +18,6 @@ T = TypeVar("T")
 PACKAGE = "slurm-client"
 LONGEST = 120.0  # seconds until a command is given up; busy controllers take a minute and more to answer
 _SETTING = ("SBATCH_", "SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_")  # of the shell that started the service
-_KILL_WAIT = re.compile(r"^KillWait\s*=\s*([0-9]+)", re.MULTILINE)
 _log = logging.getLogger(__name__)
 
 
@@ -37,7 +35,6 @@ class SlurmCommands:
     def __init__(self, bin: str, wait: float) -> None:
         self._bin, self._wait = bin, wait
         self._pending: dict[object, Future[object]] = {}
-        self._kill_wait: float | None = None
         for name in ("sbatch", "squeue"):
             self._need(name)
         dropped = sorted(name for name in os.environ if name.startswith(_SETTING))
@@ -91,13 +88,6 @@ class SlurmCommands:
     def aside(self, name: str, *arguments: str) -> None:
         """Runs a command in the background; nobody waits for its answer."""
         _begun(lambda: self.run(name, *arguments))
-
-    def kill_wait(self) -> float | None:
-        """Returns how many seconds a task's ranks have after SIGTERM, so that Slurm's own SIGKILL comes later."""
-        if self._kill_wait is None and self.has("scontrol"):
-            found = _KILL_WAIT.search(self.run("scontrol", "show", "config").stdout)
-            self._kill_wait = max(3.0, float(found[1]) - 2) if found else None
-        return self._kill_wait
 
 
 def _begun(call: Callable[[], object]) -> Future[object]:

@@ -27,6 +27,7 @@ from batchhvd.engines import records
 from batchhvd.engines.base import Status, StopReason, Task
 from batchhvd.engines.slurm.arrays import ArraySubmitter
 from batchhvd.engines.slurm.commands import SlurmCommands
+from batchhvd.engines.slurm.grace import SiteGrace
 from batchhvd.engines.slurm.judge import judged
 from batchhvd.engines.slurm.partition import Partition
 from batchhvd.engines.slurm.run import SlurmRun, Submission
@@ -83,6 +84,7 @@ class Slurm:
         self._grace = None if grace is None else float(grace)
         self._options = checked({name.replace("_", "-"): value for name, value in options.items()})
         self._commands = SlurmCommands(bin, float(wait))
+        self._site = SiteGrace(self._commands)
         self._watch = JobWatch(self._commands, float(pause))
         self._submitter = Submitter(self._commands, self._watch, float(doubt))
         self._partition = Partition(self._commands, self._options.get("partition", ""), float(pause))
@@ -166,7 +168,8 @@ class Slurm:
             self._end_damaged(handle, runs[handle])
         jobs = self._watch.jobs(asked) if asked else {}
         silence = self._watch.silence if jobs is None else ""
-        return {handle: run.told if run.is_final else judged(run, jobs, silence) for handle, run in runs.items()}
+        counted = self._partition.counted
+        return {h: run.told if run.is_final else judged(run, jobs, silence, counted) for h, run in runs.items()}
 
     def cancel(self, handle: str) -> None:
         """Tells the runners to end, and Slurm to end the job; Slurm uses force after its KillWait.
@@ -236,8 +239,11 @@ class Slurm:
 
     def _completed(self, task: Task) -> Task:
         said = limited(task, self._partition.minutes())
-        grace = self._commands.kill_wait() if self._grace is None else self._grace
-        return evolve(task, notices=(*task.notices, *said), grace=grace)
+        grace, notice = self._grace, self._grace
+        if grace is None:
+            grace, notice = self._site.kill_wait(), self._site.preemption(self._options_of(task))
+        signalled = task.container is None and self._site.reaches_ranks()  # a container's processes are not the job's
+        return evolve(task, notices=(*task.notices, *said), grace=grace, notice=notice, signalled=signalled)
 
     def _submit_one(self, task: Task) -> str:
         number = self._submitter.submit(Path(task.folder), partial(self._write, task))

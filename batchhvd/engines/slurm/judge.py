@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from attrs import evolve
@@ -12,6 +12,7 @@ from batchhvd.engines import records
 from batchhvd.engines.base import Status, StopReason, TaskState
 from batchhvd.engines.slurm.answers import SlurmJob
 from batchhvd.engines.slurm.file_system import settling
+from batchhvd.engines.slurm.reasons import reason_of
 from batchhvd.engines.slurm.run import SlurmRun
 
 _WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
@@ -26,47 +27,22 @@ _ENDS = {  # how a job that Slurm has ended is reported: state, reason, error
     "OUT_OF_MEMORY": (TaskState.FAILED, StopReason.MEMORY, "the job used more memory than Slurm had given it"),
 }
 _OVER = frozenset({"COMPLETED", "FAILED", *_ENDS})
-# Source: the reason codes of the manual page of squeue, and resource_limits.html.
-_REASONS = {
-    "BadConstraints": "no node has what its options ask for: check constraint, gres and mem",
-    "BeginTime": "it starts again after Slurm's own pause",
-    "Dependency": "another job has to end first",
-    "DependencyNeverSatisfied": "the job that it depends on has failed: terminate it",
-    "InvalidAccount": "its account does not exist: check the option account",
-    "InvalidQOS": "its QOS does not exist: check the option qos",
-    "JobHeldAdmin": "an administrator holds it",
-    "JobHeldUser": "it is held: scontrol release",
-    "Licenses": "all licences that it asks for are in use",
-    "NodeDown": "a node that it needs is down",
-    "PartitionDown": "the partition is down",
-    "PartitionInactive": "the partition takes no jobs now",
-    "Prolog": "the nodes' prolog is running",
-    "Reservation": "its reservation has not begun, or is in use",
-    "None": "it has just been submitted",
-    "PartitionConfig": "the partition does not have such nodes",
-    "PartitionNodeLimit": "the partition does not give that many nodes to one job",
-    "PartitionTimeLimit": "its time limit is longer than the partition's: set the option time",
-    "Priority": "jobs of higher priority come first",
-    "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved",
-    "Resources": "not enough nodes are free",
-}
-_KINDS = (  # what reasons with such a part have in common, such as QOSMaxJobsPerUserLimit
-    ("held", "it is held: scontrol release"),
-    ("launch failed", "a node could not start it: an administrator has to look at the node"),
-    ("PerUser", "you may not use more at once: a limit of the QOS or the account"),
-    ("Max", "a limit of the QOS or the account on one job: ask for less"),
-    ("Grp", "all users of the account or QOS together may not use more at once"),
+_FOR_NODES = frozenset(
+    {"Resources", "Priority", "ReqNodeNotAvail", "PartitionNodeLimit", "PartitionConfig", "NodeDown"}
 )
 _UNSEEN = 128 + 53  # how Slurm reports a node that cannot open the job's folder or its output
 
 
-def judged(run: SlurmRun, jobs: Mapping[str, SlurmJob] | None, silence: str = "") -> Status:
+def judged(
+    run: SlurmRun, jobs: Mapping[str, SlurmJob] | None, silence: str = "", partition: Callable[[], str] = str
+) -> Status:
     """Returns the status of a run whose records do not say how it ended.
 
     Args:
         run: the run.
         jobs: what Slurm says about the jobs that it knows, or None while it does not answer.
         silence: why it does not answer.
+        partition: returns how many of the partition's nodes are in which state.
     """
     if jobs is None:
         waits = run.told.state == TaskState.QUEUED
@@ -79,13 +55,19 @@ def judged(run: SlurmRun, jobs: Mapping[str, SlurmJob] | None, silence: str = ""
     if job.restarts is not None:
         run = evolve(run, told=evolve(run.told, attempt=1 + job.restarts))
     if job.state in _WAITING:
-        return Status(state=TaskState.QUEUED, reason=_reason(job.reason), attempt=run.told.attempt)
+        return _queued(run, job, partition)
     return _over(run, job) if job.state in _OVER else run.moving
 
 
-def _reason(word: str) -> str:
-    text = _REASONS.get(word.partition(",")[0], "") or next((told for sign, told in _KINDS if sign in word), "")
-    return f"it waits in Slurm's queue ({word}{': ' + text if text else ''})"
+def _queued(run: SlurmRun, job: SlurmJob, partition: Callable[[], str]) -> Status:
+    """Says why a job waits, how many nodes are in which state if it waits for nodes, and what to do about it."""
+    row = reason_of(job.reason)
+    counts = partition() if job.reason.partition(",")[0] in _FOR_NODES else ""
+    told = ": ".join(filter(None, [job.reason, row.meaning if row else "", counts]))
+    advice = row.step.replace("JOB", run.job) if row else ""
+    return Status(
+        state=TaskState.QUEUED, reason=f"it waits in Slurm's queue ({told})", advice=advice, attempt=run.told.attempt
+    )
 
 
 def _forgotten(run: SlurmRun) -> Status:

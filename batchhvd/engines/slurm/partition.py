@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
+from collections import Counter
 
 from batchhvd.engines.slurm.answers import nodes_of
 from batchhvd.engines.slurm.commands import SlurmCommands
@@ -40,6 +41,12 @@ class Partition:
                 self._nodes = nodes_of(lines, bool(self._name)) if lines else self._nodes
                 self._asked = time.monotonic()
         return self._nodes
+
+    def counted(self) -> str:
+        """Returns how many nodes are in which state, "" if that is not known."""
+        states = Counter(text.partition(":")[0] for _, text in (self.nodes() or {}).values())
+        told = ", ".join(f"{count} {state}" for state, count in states.most_common())
+        return f"of {states.total()} nodes, {told}" if told else ""
 
     def minutes(self) -> int | None:
         """Returns the time limit in minutes, the longest of several partitions; None if there is none or no answer."""

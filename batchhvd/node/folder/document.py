@@ -21,6 +21,8 @@ class NewerTask(TypedDict, total=False):
 
     literal: list[str]
     grace: float | None
+    notice: float | None
+    signalled: bool
     roles: list[str]
     commands: dict[str, str]
     container: ContainerDocument | None

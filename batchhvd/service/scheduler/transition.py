@@ -23,13 +23,13 @@ def is_held(status: Status) -> bool:
     return status.state == TaskState.QUEUED and bool(status.reason)
 
 
-def waiting(reason: str, history: Sequence[PastAttempt], *, by: str = "") -> ErrorDocument:
+def waiting(reason: str, history: Sequence[PastAttempt], *, by: str = "", step: str = "") -> ErrorDocument:
     """Returns why a job waits and how its last attempt ended, as an error of its document.
 
-    ``by`` says who makes it wait, if it is not the cluster: the engine, or other jobs.
+    ``by`` says who makes it wait, if it is not the cluster: the engine, or other jobs; ``step`` what to do about it.
     """
     before = f" Attempt {history[-1]['attempt']} ended: {history[-1]['error']['message']}" if history else ""
-    details = {"By": by} if by else {}
+    details = {name: value for name, value in (("By", by), ("Next", step)) if value}
     return documents.error(Code.WAITING, reason + before, **details)
 
 
@@ -87,7 +87,7 @@ def observed(job: StoredJob, status: Status, now: float) -> StoredJob:
     held, execution = is_held(status), job.execution or Execution()
     if held:
         reason = f"{status.reason[:1].upper()}{status.reason[1:]}."
-        execution = evolve(execution, errors=(waiting(reason, job.history, by=ENGINE),))
+        execution = evolve(execution, errors=(waiting(reason, job.history, by=ENGINE, step=status.advice),))
     elif job.state == JobState.QUEUED:
         execution = evolve(execution, errors=())
     if not held and status.started is not None and not execution.start:
