@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from batchhvd.advice.plan import Plan
     from batchhvd.logs.progress import Progress
     from batchhvd.logs.stream import LogStream
-    from batchhvd.resources.base import Listing, Resource
+    from batchhvd.resources.base import Resource
     from batchhvd.resources.cluster import Cluster, NodeCounts
     from batchhvd.resources.container import Container
     from batchhvd.resources.distributed import DistributedFunction, MappedFunction, distributed, map
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from batchhvd.resources.storage_account import StorageAccount
     from batchhvd.resources.sweep import Sweep
     from batchhvd.resources.values.file_entry import FileEntry
+    from batchhvd.resources.values.listing import Listing
     from batchhvd.resources.values.metrics import Metrics
     from batchhvd.resources.values.node_login import NodeLogin
     from batchhvd.resources.values.trial import Trial
@@ -102,7 +103,7 @@ _LAZY = {
     "InputDirectory": "spec.job",
     "Job": "resources.job",
     "JobSpec": "spec.job",
-    "Listing": "resources.base",
+    "Listing": "resources.values.listing",
     "LogStream": "logs.stream",
     "MappedFunction": "resources.distributed",
     "Metrics": "resources.values.metrics",

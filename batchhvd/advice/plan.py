@@ -80,8 +80,8 @@ class Plan:
     """What a job would do.
 
     Attributes:
-        cluster: the cluster's name.
-        vm_size: its kind of machine.
+        cluster: the cluster's name, whether it exists or not.
+        vm_size: its kind of machine; "" if it does not exist.
         nodes: each node with its ranks and variables.
         launch: ``"horovod"``, ``"mpi"``, or ``"single"`` for a command that runs once.
         command: the command line of one rank; the node fills in its variables.
@@ -130,7 +130,7 @@ class Plan:
         """Returns it as rows of a name and a text."""
         place = self.preparation_place
         return [
-            ("cluster", f"{self.cluster} ({self.vm_size})" if self.vm_size else "does not exist"),
+            ("cluster", f"{self.cluster} ({self.vm_size or 'does not exist'})"),
             ("nodes", str(len(self.nodes))),
             ("ranks", f"{self.ranks}: {_spread(self.nodes)}"),
             ("launch", self.launch),
@@ -162,8 +162,13 @@ class ServiceFacts(Protocol):
     """What a plan needs to know about the service.
 
     Attributes:
+        cluster_name: the cluster that the job would run on, whether it exists or not.
         local: whether it is the service of this machine.
     """
+
+    @property
+    def cluster_name(self) -> str:
+        """The name of the cluster that the job would run on."""
 
     @property
     def local(self) -> bool:
@@ -206,7 +211,7 @@ def make(spec: JobSpec, name: str, survey: ServiceFacts) -> Plan:
     else:
         problems = [*_explained(refusals, spec, name, known, mounts), *_paths(spec, mounts, survey)]
     return Plan(
-        cluster=known[0] if known else "",
+        cluster=survey.cluster_name,
         vm_size=known[1] if known else "",
         nodes=tuple(_nodes(spec, name, launch)),
         launch=launch,

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from batchhvd.cli import job_inside, jobs
-from batchhvd.cli.frame.context import CliContext, Command, scope, with_context
+from batchhvd.cli.frame.context import CliContext, Command, scope, told, with_context
 from batchhvd.cli.frame.failure import end_as
 from batchhvd.cli.frame.names import completed
 from batchhvd.cli.frame.printing import Format, formatted, printed, shown
 from batchhvd.cli.frame.verb import Verbs, common
 
 if TYPE_CHECKING:
-    from batchhvd import FileEntry, Job, Verdict
+    from batchhvd import FileEntry, Job, Listing, Verdict
 
 _HERE = ("group", "workspace", "experiment")
 
@@ -86,7 +85,7 @@ def submit(
 
     A job that has ended is not started again unless --rerun or --replace says so.
     """
-    from batchhvd.cli.frame.spec_file import job_spec, told
+    from batchhvd.cli.frame.spec_file import job_spec
 
     if rerun and replace:
         raise click.UsageError("give either --rerun or --replace")
@@ -240,7 +239,7 @@ def metrics(context: CliContext, name: str, form: Format, **where: str) -> None:
 @click.option("--folder", default=".", help="a folder in it")
 @shown
 @with_context
-def files(context: CliContext, name: str, output_directory: str, folder: str, **where: str) -> Iterator[FileEntry]:
+def files(context: CliContext, name: str, output_directory: str, folder: str, **where: str) -> Listing[FileEntry]:
     """Lists the files that the job NAME has written."""
     return context.experiment(**where).job(name).files(output_directory, folder)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchhvd.cli.frame.context import CliContext, with_context
+from batchhvd.cli.frame.context import CliContext, told, with_context
 from batchhvd.cli.frame.failure import described
 from batchhvd.cli.frame.names import note
 from batchhvd.cli.job import follow_log
@@ -56,8 +56,6 @@ def run(
     run, shows its output and downloads what it writes to $AZ_BATCHAI_OUTPUT_RESULT. Put -- before arguments that are
     options of this command too.
     """
-    from batchhvd.cli.frame.spec_file import told
-
     with told():
         session = context.session(engine)
         toolkit = "pytorch" if pytorch else "horovod"

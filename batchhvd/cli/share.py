@@ -74,7 +74,7 @@ def upload(context: CliContext, name: str, source: str, to: str, group: str, acc
 
     Files found by a pattern keep their folders. Links to folders, and what is not a file, are left out and named.
     """
-    from batchhvd.cli.frame.spec_file import told
+    from batchhvd.cli.frame.context import told
 
     found = context.storage(group, account).share(name)
     with told(), transfer_bar(context, source) as progress:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchhvd.cli.frame.context import CliContext, scope, with_context
+from batchhvd.cli.frame.context import CliContext, scope, told, with_context
 from batchhvd.cli.frame.meter import transfer_bar
 from batchhvd.cli.frame.names import completed
 from batchhvd.cli.frame.printing import shown
@@ -82,8 +82,6 @@ def upload_blobs(context: CliContext, name: str, source: str, to: str, group: st
 
     Files found by a pattern keep their folders. Links to folders, and what is not a file, are left out and named.
     """
-    from batchhvd.cli.frame.spec_file import told
-
     found = context.storage(group, account).container(name)
     with told(), transfer_bar(context, source) as progress:
         done = found.upload(source, to=to, progress=progress)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
-from itertools import islice
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar, cast, overload
-from weakref import ref
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar, cast
 
 from attrs import NOTHING, define, field, fields, frozen
 
 from batchhvd.errors import NotFoundError, ResourceFailedError, SpecError, WaitTimeoutError
+from batchhvd.resources.values.listing import Listing
 from batchhvd.wire.facts.states import ProvisioningState, ProvisioningWord
 from batchhvd.wire.models import Document, wire
 
@@ -292,92 +290,24 @@ def _plain(value: object) -> object:
     return str(value) if isinstance(value, str) else value
 
 
-class _Reading(Iterator[R]):
-    """One reading of a listing, which can count what is still to come."""
-
-    def __init__(self, source: Iterator[R]) -> None:
-        self._source, self._ahead = source, deque[R]()
-        self.started = False
-
-    def __next__(self) -> R:
-        self.started = True
-        return self._ahead.popleft() if self._ahead else next(self._source)
-
-    def count(self) -> int:
-        """Returns how many are to come; they are kept until they are asked for."""
-        self._ahead.extend(self._source)
-        return len(self._ahead)
-
-
-class Listing(Generic[R]):
-    """The resources of one kind, read page by page in each iteration; a table in a notebook.
-
-    ``len()``, ``listing[0]`` and printing read it too: up to the item, or all of it.
-    """
-
-    def __init__(
-        self,
-        pages: Callable[[], Iterable[object]],
-        make: Callable[[Document], R],
-        asking: Callable[[], AbstractContextManager[None]],
-    ) -> None:
-        """Creates a listing without sending a request.
-
-        Args:
-            pages: starts a listing of the Azure packages.
-            make: makes the resource of one document.
-            asking: the context that translates errors.
-        """
-        self._pages, self._make, self._asking = pages, make, asking
-        self._latest: Callable[[], _Reading[R] | None] = lambda: None
-
-    def __iter__(self) -> Iterator[R]:
-        reading = _Reading(self._read())
-        self._latest = ref(reading)
-        return reading
-
-    def _read(self) -> Iterator[R]:
-        items = None
-        while True:
-            with self._asking():
-                items = items if items is not None else iter(self._pages())
-                model = next(items, None)
-            if model is None:
-                return
-            yield self._make(wire(model))
-
-    def __len__(self) -> int:
-        latest = self._latest()  # list() asks for the length when it has begun: then both are one reading
-        return sum(1 for _ in self._read()) if latest is None or latest.started else latest.count()
-
-    @overload
-    def __getitem__(self, place: int) -> R: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[R]: ...
-    def __getitem__(self, place: int | slice) -> R | list[R]:
-        """Returns one resource, or some; those from the front are read only as far as needed."""
-        if isinstance(place, slice) or place < 0:
-            return list(self)[place]
-        for found in islice(self, place, place + 1):
-            return found
-        raise IndexError(f"there are fewer than {place + 1}")
-
-    def __bool__(self) -> bool:
-        return next(self._read(), None) is not None
-
-    def __repr__(self) -> str:
-        return repr(list(self))
-
-    def _repr_html_(self) -> str:
-        from batchhvd.views.notebook import table
-
-        return table(list(self))
-
-
 def children(kind: type[R], parent: Parent) -> Listing[R]:
     """Returns a listing of the resources of one kind in a parent; nothing is sent."""
-    return Listing(
-        lambda: kind._pages(parent),
-        lambda document: kind(parent, str(document["name"]))._load(document),
-        lambda: parent._asking(f"searched for {kind._plural}"),
-    )
+    return Listing(lambda: _children(kind, parent), _table)
+
+
+def _children(kind: type[R], parent: Parent) -> Iterator[R]:
+    items = None
+    while True:
+        with parent._asking(f"searched for {kind._plural}"):
+            items = items if items is not None else iter(kind._pages(parent))
+            model = next(items, None)
+        if model is None:
+            return
+        document = wire(model)
+        yield kind(parent, str(document["name"]))._load(document)
+
+
+def _table(found: Sequence[R]) -> str:
+    from batchhvd.views.notebook import table
+
+    return table(found)

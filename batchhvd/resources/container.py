@@ -15,6 +15,7 @@ from attrs import define, field
 from batchhvd.errors import NotFoundError
 from batchhvd.resources.base import Parent, Resource
 from batchhvd.resources.values.file_entry import FileEntry
+from batchhvd.resources.values.listing import Listing, files
 from batchhvd.spec.mounts import Volume
 from batchhvd.transfer.blobs import download_blobs, upload_blobs
 from batchhvd.transfer.copy import Transfer
@@ -54,8 +55,8 @@ class Container(Resource):
         """The resource group that it belongs to."""
         return self.account.group
 
-    def files(self, prefix: str = "") -> Iterator[FileEntry]:
-        """Lists the blobs whose names begin so, in the order of their names.
+    def files(self, prefix: str = "") -> Listing[FileEntry]:
+        """Lists the blobs whose names begin so, in the order of their names; nothing is sent before it is read.
 
         Args:
             prefix: how the names begin; "" for all.
@@ -63,6 +64,9 @@ class Container(Resource):
         Raises:
             NotFoundError: the container does not exist.
         """
+        return files(lambda: self._files(prefix))
+
+    def _files(self, prefix: str) -> Iterator[FileEntry]:
         with self._asking(f"listed at {prefix!r}"):
             for blob in self._client().list_blobs(name_starts_with=prefix or None):
                 yield FileEntry(blob.name, blob.size, blob.last_modified, open=partial(self._read_blob, blob.name))

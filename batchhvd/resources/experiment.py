@@ -13,10 +13,11 @@ from attrs import define, evolve
 
 from batchhvd.errors import ConflictError, SpecError
 from batchhvd.resources import runs
-from batchhvd.resources.base import Listing, Operations, Resource, children
+from batchhvd.resources.base import Operations, Resource, children
 from batchhvd.resources.cluster import Cluster
 from batchhvd.resources.job import Job
 from batchhvd.resources.storage_account import find_account
+from batchhvd.resources.values.listing import Listing
 from batchhvd.spec.job import JobSpec
 from batchhvd.wire.facts.documents import Body
 from batchhvd.wire.facts.job_variables import AFTER, EarlierJob

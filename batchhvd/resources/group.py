@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from attrs import define, field
 
-from batchhvd.resources.base import Listing, Operations, Resource, children
+from batchhvd.resources.base import Operations, Resource, children
 from batchhvd.resources.storage_account import StorageAccount
+from batchhvd.resources.values.listing import Listing
 from batchhvd.resources.workspace import Workspace
 from batchhvd.wire.models import Document, wire
 

@@ -23,6 +23,7 @@ from batchhvd.resources.studies.repeatable import Repeatable
 from batchhvd.resources.values.file_entry import FileEntry, output_entry
 from batchhvd.resources.values.job_failure import failure
 from batchhvd.resources.values.job_log import JobLog
+from batchhvd.resources.values.listing import Listing, files
 from batchhvd.resources.values.metrics import Metrics
 from batchhvd.resources.values.usage import Usage, follow
 from batchhvd.spec.job import JobSpec
@@ -165,8 +166,8 @@ class Job(Repeatable, Resource):
             self._finish(self._connection.batchai.jobs.begin_terminate(*self._path, **AGAIN), timeout, "terminated")
         return self.refresh()
 
-    def files(self, output: str = LOGS, directory: str = "") -> Iterator[FileEntry]:
-        """Lists the files and directories that the job has written.
+    def files(self, output: str = LOGS, directory: str = "") -> Listing[FileEntry]:
+        """Lists the files and directories that the job has written; nothing is sent before it is read.
 
         Args:
             output: ``"stdouterr"`` for the logs, or the id of an output directory.
@@ -175,9 +176,8 @@ class Job(Repeatable, Resource):
         Raises:
             BadRequestError: the job has no such output directory.
         """
-        directory = directory.removeprefix("./").strip("/").removeprefix(".")
-        for document in self._listed(output, directory):
-            yield output_entry(self._connection, document, directory)
+        folder = directory.removeprefix("./").strip("/").removeprefix(".")
+        return files(lambda: (output_entry(self._connection, found, folder) for found in self._listed(output, folder)))
 
     def download(self, to: str | os.PathLike[str] = ".", *, output: str = RESULT) -> list[Path]:
         """Copies all that the job has written to an output directory, and returns the local paths.

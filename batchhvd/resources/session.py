@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, cast
 
-from batchhvd.errors import ServiceError, SpecError
-from batchhvd.resources.base import Listing, children
+from batchhvd.errors import AccessDeniedError, ServiceError, SpecError
+from batchhvd.resources.base import children
 from batchhvd.resources.group import ResourceGroup
+from batchhvd.resources.values.listing import Listing
 from batchhvd.wire import configuration, local_service
 from batchhvd.wire.connection import Connection
 from batchhvd.wire.facts.identity import SUBSCRIPTION
 from batchhvd.wire.local_service import LocalService
-from batchhvd.wire.loopback import Token
+from batchhvd.wire.loopback import Token, TokenFile
 from batchhvd.wire.roots import resolved_root
 from batchhvd.wire.service_options import ServiceOptions
 from batchhvd.wire.waiting import Clock
@@ -189,7 +191,8 @@ def local(
 
     The service is a separate process: it and its jobs outlive this program. It ends by itself after an hour without
     jobs and requests, or when ``Session.stop_service`` is called. What is None comes from the user's and the project's
-    settings (``batchhvd config`` shows them).
+    settings (``batchhvd config`` shows them). ``$BATCHHVD_TOKEN`` is for ``connect``; another token in it than the
+    service's own is told as a warning.
 
     Args:
         root: the folder of its records and shares; by default ``$BATCHHVD_ROOT``, else
@@ -224,8 +227,9 @@ def local(
     if not _answers(connection):
         process = local_service.start(folder, *wanted.words())
         local_service.wait_started(process, folder, lambda: _answers(connection))
-        return Session(connection)
-    wanted.check(folder, local_service.read_about(folder))
+    else:
+        wanted.check(folder, local_service.read_about(folder))
+    _tell_of_unused_token(folder)
     return Session(connection)
 
 
@@ -251,15 +255,35 @@ def connect(
     found = Connection(endpoint, subscription or "", credential=given)
     usual = resolved_root(None)
     owned = given is None and found.loopback and local_service.read_endpoint(usual) == found.endpoint
-    root = usual if owned else None
-    if given is None and root is None and os.environ.get("BATCHHVD_TOKEN"):
-        given = Token(os.environ["BATCHHVD_TOKEN"])
+    given = given or _token_of_environment(usual if owned else None)
+    root = usual if owned and given is None else None
     chosen = subscription or (SUBSCRIPTION if found.loopback else os.environ.get("AZURE_SUBSCRIPTION_ID"))
     if not chosen:
         remedy = "give subscription=…, or set AZURE_SUBSCRIPTION_ID"
         error = SpecError("no subscription is given", remedy=remedy)
         raise error.told("no subscription is given; give --subscription, or set AZURE_SUBSCRIPTION_ID")
     return Session(Connection(endpoint, chosen, root=root, credential=given))
+
+
+def _token_of_environment(root: str | None) -> Token | None:
+    """Returns ``$BATCHHVD_TOKEN``, or None if it is not set or is what stands in the root's own file."""
+    token = os.environ.get("BATCHHVD_TOKEN")
+    return Token(token, "$BATCHHVD_TOKEN") if token and not (root and _is_token_of(root, token)) else None
+
+
+def _is_token_of(root: str, token: str) -> bool:
+    try:
+        return TokenFile(root).read() == token
+    except AccessDeniedError:
+        return False
+
+
+def _tell_of_unused_token(root: str) -> None:
+    """Warns if ``$BATCHHVD_TOKEN`` is set and is not the local service's: somebody may believe that it counts."""
+    token = os.environ.get("BATCHHVD_TOKEN")
+    if token and not _is_token_of(root, token):
+        what = f"$BATCHHVD_TOKEN is not used: the token of the local service is in {root}/token"
+        warnings.warn(f"{what}. Unset it, or name the service that it is for as endpoint", UserWarning, stacklevel=3)
 
 
 def _answers(connection: Connection) -> bool:

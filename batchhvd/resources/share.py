@@ -17,6 +17,7 @@ from attrs import define, evolve, field
 from batchhvd.errors import ConflictError, NotFoundError
 from batchhvd.resources.base import Parent, Resource
 from batchhvd.resources.values.file_entry import FileEntry
+from batchhvd.resources.values.listing import Listing, files
 from batchhvd.spec.mounts import Mount
 from batchhvd.transfer import copy as transfer
 from batchhvd.transfer.copy import Transfer
@@ -90,8 +91,8 @@ class FileShare(Resource):
         with self._asking(f"searched for {path!r}"):
             return self._client().get_directory_client(path.strip("/")).exists()
 
-    def files(self, directory: str = "", *, recursive: bool = False) -> Iterator[FileEntry]:
-        """Lists a directory's files and directories by name.
+    def files(self, directory: str = "", *, recursive: bool = False) -> Listing[FileEntry]:
+        """Lists a directory's files and directories by name; nothing is sent before it is read.
 
         Args:
             directory: from the share's root; "" for the root.
@@ -100,6 +101,9 @@ class FileShare(Resource):
         Raises:
             NotFoundError: the directory does not exist.
         """
+        return files(lambda: self._files(directory, recursive))
+
+    def _files(self, directory: str, recursive: bool) -> Iterator[FileEntry]:
         with self._asking(f"listed at {directory!r}"):
             options = ["timestamps", "Etag"]
             found = list(self._client().list_directories_and_files(directory or None, include=options))
@@ -107,7 +111,7 @@ class FileShare(Resource):
             path = f"{directory.strip('/')}/{item.name}".lstrip("/")
             if item.is_directory:
                 yield FileEntry(path, 0, item.last_modified, is_directory=True)
-                yield from self.files(path, recursive=True) if recursive else ()
+                yield from self._files(path, True) if recursive else ()
             else:
                 size = getattr(item, "size", 0)  # the packages' annotation knows of directories only
                 yield FileEntry(path, size, item.last_modified, open=partial(self._read_file, path))

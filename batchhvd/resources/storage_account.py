@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from attrs import define, field
 
 from batchhvd.errors import ConflictError, NotFoundError
-from batchhvd.resources.base import Listing, Operations, Resource, children
+from batchhvd.resources.base import Operations, Resource, children
 from batchhvd.resources.container import Container
 from batchhvd.resources.share import FileShare
+from batchhvd.resources.values.listing import Listing
 from batchhvd.wire.connection import AGAIN
 from batchhvd.wire.models import Document, wire
 

@@ -54,6 +54,11 @@ class Survey:
     containers: Containers = field(factory=Containers, init=False)
 
     @property
+    def cluster_name(self) -> str:
+        """The name of the cluster that the job would run on, whether it exists or not."""
+        return self.on.name
+
+    @property
     def local(self) -> bool:
         """Whether it is the service of this machine."""
         return self.experiment._connection.loopback

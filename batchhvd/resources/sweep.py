@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -238,8 +238,7 @@ class Sweep:
         """Creates the jobs of some trials; a job that is there already is not made twice."""
         body = self._bodies(self._accounts())
         if len(trials) > 1 and self._knows_bulk():
-            slices = [trials[at : at + bulk.SLICE] for at in range(0, len(trials), bulk.SLICE)]
-            return [job for some in slices for job in self._submit_slice([body(*trial) for trial in some])]
+            return self._submit_all(body(*trial) for trial in trials)
         with ThreadPoolExecutor(_AT_A_TIME, "batchhvd sweep") as pool:
             return list(pool.map(lambda trial: self._submit_one(*body(*trial)), trials))
 
@@ -263,10 +262,18 @@ class Sweep:
     def _submit_one(self, name: str, body: Body) -> Job:
         return Job(self.experiment, name)._create(body, _PATIENCE)
 
-    def _submit_slice(self, jobs: Sequence[tuple[str, Body]]) -> list[Job]:
+    def _submit_all(self, jobs: Iterable[tuple[str, Body]]) -> list[Job]:
+        """Creates jobs with few requests; the service works on some while the next ones are written."""
+        made: list[Job] = []
+
+        def noted() -> Iterator[tuple[str, Body]]:
+            for name, body in jobs:
+                made.append(Job(self.experiment, name))
+                yield name, body
+
         with self.experiment._asking("given the jobs of a sweep"):
-            bulk.create_jobs(self.experiment._connection, self.experiment.id, jobs)
-        return [Job(self.experiment, name) for name, _ in jobs]
+            bulk.create_jobs(self.experiment._connection, self.experiment.id, noted())
+        return made
 
     def _knows_bulk(self) -> bool:
         """Says whether the service takes many jobs with one request: its answers name it."""

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from attrs import define, field
 
 from batchhvd.errors import SpecError
-from batchhvd.resources.base import Listing, Operations, Resource, children
+from batchhvd.resources.base import Operations, Resource, children
 from batchhvd.resources.cluster import Cluster
 from batchhvd.resources.experiment import Experiment
 from batchhvd.resources.storage_account import find_account
+from batchhvd.resources.values.listing import Listing
 from batchhvd.spec.cluster import AutoScale, ClusterSpec
 from batchhvd.wire.models import Document
 

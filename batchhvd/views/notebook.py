@@ -69,6 +69,8 @@ def records(rows: Sequence[Mapping[str, float]]) -> str:
 
 def rows(found: Sequence[Mapping[str, object]]) -> str:
     """Returns a table of any rows, a column for each name in the order of appearance."""
+    if not found:
+        return f'<span style="{_DIM}">none</span>'
     names = list(dict.fromkeys(name for row in found for name in row))
     body = [_row([_cell(row.get(name)) for name in names], "td") for row in found]
     return _table(_row(names, "th"), body)

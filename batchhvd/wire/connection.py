@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
+from http import HTTPStatus
 from json import JSONDecodeError
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import urlsplit
@@ -266,7 +267,7 @@ class Connection:
         known = (AzureError, DeserializationError, JSONDecodeError, RequestException, SerializationError)
         if not isinstance(error, known):
             return error
-        if remedy:
+        if remedy := remedy or self._token_remedy(error):
             return translate(error, what=what, remedy=remedy)
         return translate(error, what=what, remedy=self._start(error), shell=self._start(error, shell=True))
 
@@ -278,6 +279,13 @@ class Connection:
         self._blob_services.clear()
         for name in ("resources", "storage", "batchai", "links"):
             self.__dict__.pop(name, None)
+
+    def _token_remedy(self, error: Exception) -> str:
+        """Returns what to do if the service refused a token that the caller did not give as an argument."""
+        source = getattr(self._credential, "source", "")
+        if not source or getattr(error, "status_code", None) != HTTPStatus.UNAUTHORIZED:
+            return ""
+        return f"The token was that of {source}: set it to the content of the service's file 'token', or unset it"
 
     def _start(self, error: Exception, *, shell: bool = False) -> str:
         """Returns how to start the service if it is one of this machine and does not answer."""

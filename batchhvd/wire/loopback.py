@@ -59,10 +59,14 @@ class TokenFile:
 
 
 class Token:
-    """A credential that is a known token."""
+    """A credential that is a known token.
 
-    def __init__(self, token: str) -> None:
-        self._token = token
+    Attributes:
+        source: where it was found, such as the name of a variable; "" if the caller gave it.
+    """
+
+    def __init__(self, token: str, source: str = "") -> None:
+        self._token, self.source = token, source
 
     def __repr__(self) -> str:
         return "Token(…)"

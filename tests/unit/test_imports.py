@@ -173,6 +173,20 @@ def test_the_architecture_page_names_files_that_exist() -> None:
     assert not [name for name in named if not (PACKAGE / name).exists() and not (PACKAGE.parent / name).exists()]
 
 
+def test_the_architecture_page_draws_the_arrows() -> None:
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    block = re.findall(r"^```text\n(__main__ ─> .*?)^```", page, re.M | re.S)[0]
+    drawn = [arrow.strip() for arrow in re.split(r"\n| {4,}", block) if arrow.strip()]
+    direct = {own: below.split() for own, below in ARROWS.items()}
+    follows = {own: {far for below in direct[own] for far in _below(below, direct)} for own in direct}
+    kept = {own: [below for below in direct[own] if below not in follows[own]] for own in direct}
+    assert sorted(drawn) == sorted(f"{own} ─> {', '.join(below)}" for own, below in kept.items() if below)
+
+
+def _below(own: str, direct: dict[str, list[str]]) -> set[str]:
+    return {far for below in direct[own] for far in (below, *_below(below, direct))}
+
+
 def test_the_node_runner_needs_the_standard_library_only() -> None:
     for module, path in MODULES.items():
         if room(module).startswith("node"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from shutil import get_terminal_size
@@ -18,6 +19,19 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., object])
 _CLEARED = "\r\x1b[2K"
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Prints each warning on stderr as soon as it is given, a line each."""
+
+    def tell(message: Warning | str, *_: object, **__: object) -> None:
+        click.secho(f"warning: {message}", fg="yellow", err=True)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = tell
+        yield
 
 
 class CliContext:
@@ -57,7 +71,8 @@ class CliContext:
         logging.getLogger("azure").addHandler(logging.NullHandler())
         if self.endpoint:
             return batchhvd.connect(self.endpoint, subscription=self.subscription)
-        return batchhvd.local(self.root, engine=engine)
+        with told():
+            return batchhvd.local(self.root, engine=engine)
 
     def console(self, *, stderr: bool = False) -> Console:
         """Returns the console for stdout or stderr."""

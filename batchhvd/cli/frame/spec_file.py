@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from batchhvd.cli.frame.context import CliContext
+from batchhvd.cli.frame.context import CliContext, told
 
 if TYPE_CHECKING:
     from batchhvd import JobSpec
@@ -21,19 +19,6 @@ def spoken(read: Callable[[], Spec]) -> Spec:
     """Returns what ``read`` returns, after printing its warnings on stderr."""
     with told():
         return read()
-
-
-@contextmanager
-def told() -> Iterator[None]:
-    """Prints each warning on stderr as soon as it is given, a line each."""
-
-    def tell(message: Warning | str, *_: object, **__: object) -> None:
-        click.secho(f"warning: {message}", fg="yellow", err=True)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = tell
-        yield
 
 
 def job_spec(context: CliContext, path: str, group: str, account: str | None, mounts: tuple[str, ...]) -> JobSpec:

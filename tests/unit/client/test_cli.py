@@ -15,7 +15,7 @@ from batchhvd.cli import main as cli
 from batchhvd.cli.cluster import _key, nodes
 from batchhvd.cli.flows import checkup
 from batchhvd.cli.frame import printing as output
-from batchhvd.cli.frame.spec_file import told
+from batchhvd.cli.frame.context import told
 from batchhvd.spec.job import AutoScale
 
 DATA = Path(__file__).parents[2] / "data"

@@ -9,6 +9,7 @@ from attrs import evolve
 from batchhvd.advice.explain import ClusterFacts, JobFacts, Verdict, of_cluster, of_job, of_node
 from batchhvd.cli.frame.failure import described
 from batchhvd.resources.session import Session
+from batchhvd.resources.values.listing import files
 from batchhvd.service.status import verdict as page
 from batchhvd.wire.connection import Connection
 from batchhvd.wire.facts.causes import REMEDIES, Cause, Code
@@ -218,7 +219,7 @@ def test_a_killed_rank_is_named_first_and_the_noise_of_a_framework_never(
     job = Session(Connection("https://arm.example", "s")).group("g").workspace("w").experiment("e").job("j")
     error = {"code": reason.code, "message": message, "details": [{"name": n, "value": v} for n, v in known.items()]}
     job._load({"name": "j", "properties": {"executionState": "failed", "executionInfo": {"errors": [error]}}})
-    job.files = lambda *_: iter(())  # type: ignore[method-assign]
+    job.files = lambda *_: files(lambda: iter(()))  # type: ignore[method-assign]
     assert str(job._failure()).startswith(f"job 'j' failed: {expected}.") and expected in job._repr_html_()
     assert described(job, job._failure()).splitlines()[0] == f"job 'j' failed: {expected}"
 

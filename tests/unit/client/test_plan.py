@@ -32,6 +32,7 @@ class World:
     local: bool = True
     rejects: tuple[str, ...] | None = ()
     containers: Containers = Containers()
+    cluster_name: str = "nc6"
 
     def refusals(self, spec: JobSpec, name: str) -> tuple[str, ...] | None:
         return self.rejects

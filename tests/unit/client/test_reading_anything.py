@@ -118,6 +118,7 @@ class Nowhere:
 
     local = True
     containers = Containers()
+    cluster_name = "c"
 
     def refusals(self, spec: JobSpec, name: str) -> None:
         return None

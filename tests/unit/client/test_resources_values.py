@@ -2,19 +2,20 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import nullcontext
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
 from batchhvd import AutoScale, Cluster, NodeCounts, SpecError
-from batchhvd.resources.base import Listing
 from batchhvd.resources.session import Session
+from batchhvd.resources.values.file_entry import FileEntry
+from batchhvd.resources.values.listing import Listing, files
 from batchhvd.transfer.selection import fixed_folder, matches, target_here
+from batchhvd.views.notebook import table
 from batchhvd.wire.connection import Connection
 from batchhvd.wire.facts.states import AllocationState, ProvisioningState
-from batchhvd.wire.models import Document, moment
+from batchhvd.wire.models import moment
 from batchhvd.wire.reasons import reasons
 
 UTC = timezone.utc
@@ -114,24 +115,41 @@ def test_a_listing_prints_has_a_length_and_places_and_is_read_once_for_a_list() 
     read: list[str] = []
     group = Session(Connection("https://arm.example", "s")).group("g")
 
-    def pages() -> Iterator[object]:
+    def found() -> Iterator[Cluster]:
         for name in ("a", "b", "c"):
             read.append(name)
-            yield {"name": name}
+            yield group.workspace("w").cluster(name)
 
-    def made(document: Document) -> Cluster:
-        return group.workspace("w").cluster(str(document["name"]))
-
-    listing = Listing(pages, made, nullcontext)
+    listing = Listing(found, table)
     assert [found.name for found in list(listing)] == ["a", "b", "c"]
     assert read == ["a", "b", "c"]  # list() asks for the length too: still one reading
     read.clear()
     assert listing[0].name == "a" and read == ["a"]
+    read.clear()
+    assert [found.name for found in listing[:1]] == ["a"] and read == ["a"]
     assert bool(listing) and len(listing) == 3 and listing[-1].name == "c"
     assert [found.name for found in listing[1:]] == ["b", "c"]
-    assert repr(listing).startswith("[Cluster('a', not read yet), Cluster('b'")
+    assert repr(listing).startswith("[Cluster('a', not read yet), Cluster('b'") and repr(listing).endswith(")]")
     with pytest.raises(IndexError):
         listing[3]
     reading = iter(listing)
     assert next(reading).name == "a" and len(listing) == 3 and next(reading).name == "b"
-    assert not Listing(lambda: iter(()), made, nullcontext)
+    assert not Listing(lambda: iter(()), table)
+
+
+def test_a_listing_of_a_million_files_prints_its_first_ones_and_says_that_there_are_more() -> None:
+    read: list[int] = []
+
+    def found() -> Iterator[FileEntry]:
+        for number in range(1_000_000):
+            read.append(number)
+            yield FileEntry(f"<{number}>.png", 1_000 + number)
+
+    listing = files(found)
+    assert repr(listing).count("FileEntry(path='<") == 20 and repr(listing).endswith(", …] and more: len() counts them")
+    assert max(read) == 20
+    page = listing._repr_html_()
+    assert page.count("<tr>") == 101 and "&lt;99&gt;.png" in page and "1,099" in page and "and more" in page
+    assert max(read) == 100
+    assert listing[999].size == 1_999 and max(read) == 999
+    assert "none" in files(lambda: iter(()))._repr_html_() and repr(files(lambda: iter(()))) == "[]"

@@ -17,7 +17,7 @@ from attrs import define, field
 from batchhvd.service.files.app import Files
 from batchhvd.service.http.exchange import Act
 from batchhvd.service.scheduler.removal import Removal
-from batchhvd.service.scheduler.tick import HURRIED, Scheduler
+from batchhvd.service.scheduler.tick import HURRIED, MOVING, Scheduler
 from batchhvd.service.storage.disk import names
 from batchhvd.service.store import accounts, records, trash
 from batchhvd.service.store.records import Store
@@ -121,6 +121,24 @@ def test_no_work_grows_with_what_a_root_holds(name: str, roots: tuple[Root, Root
     (few, read), (many, read_many) = found
     assert read_many <= read + 1, found
     assert many <= SCANS.get(name, 1.5) * few + 20, found
+
+
+def test_a_tick_reads_no_record_again_while_nothing_has_changed(roots: tuple[Root, Root]) -> None:
+    root = roots[1]
+    root.scheduler._read()
+    found = root.scheduler._found
+    root.scheduler._read()
+    assert root.scheduler._found is found
+    root.store.put("/x/changed", "operations", "", {"name": "changed"})
+    root.scheduler._read()
+    assert root.scheduler._found is not found
+
+
+def test_ticks_take_at_most_a_quarter_of_the_time(roots: tuple[Root, Root]) -> None:
+    scheduler = roots[0].scheduler
+    scheduler._removal.goes_on, scheduler.active = False, True
+    assert scheduler._next_pause(0.001) == MOVING
+    assert scheduler._next_pause(0.2) == pytest.approx(0.6)
 
 
 def noted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Any]:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -70,12 +71,29 @@ def test_a_token_is_needed(service: Any, monkeypatch: pytest.MonkeyPatch, tmp_pa
     with pytest.raises(AccessDeniedError, match="no token is known for http.*BATCHHVD_TOKEN"):
         list(batchhvd.connect(service.url).groups())
     monkeypatch.setenv("BATCHHVD_TOKEN", "wrong")
-    with pytest.raises(AccessDeniedError, match=r"\(AuthenticationFailed\)\. Check the credential"):
+    with pytest.raises(AccessDeniedError, match=r"\(AuthenticationFailed\)\. .* that of \$BATCHHVD_TOKEN: set it"):
         list(batchhvd.connect(service.url).groups())
     assert list(batchhvd.connect(service.url, service.token).groups()) is not None
     monkeypatch.setenv("BATCHHVD_TOKEN", service.token)
     assert list(batchhvd.connect(service.url).groups()) is not None
     assert service.token not in repr(batchhvd.connect(service.url, service.token)._connection.credential)
+
+
+def test_a_wrong_token_of_the_environment_is_never_replaced_by_the_roots_in_silence(
+    service: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BATCHHVD_ROOT", str(service.root))
+    monkeypatch.setenv("BATCHHVD_TOKEN", "wrong")
+    with pytest.raises(AccessDeniedError, match=r"that of \$BATCHHVD_TOKEN"):
+        list(batchhvd.connect(service.url).groups())
+    with pytest.warns(UserWarning, match=r"\$BATCHHVD_TOKEN is not used: .*token\. Unset it"):
+        assert batchhvd.local().group("-").exists() is False
+    assert cli.run(["group", "list", "-o", "json"]) == 0
+    assert capsys.readouterr().err.startswith("warning: $BATCHHVD_TOKEN is not used")
+    monkeypatch.setenv("BATCHHVD_TOKEN", service.token)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert batchhvd.local() == batchhvd.connect(service.url)
 
 
 def test_a_service_that_does_not_run_says_how_to_start_it(root: Path) -> None:
