@@ -1,7 +1,7 @@
 # Two commands for a fresh machine:
 #
 #   make tutorial    the tutorial on this machine: four nodes, four ranks, a trained model
-#   make test        everything that CI checks
+#   make test        lint, types and tests; of large tables a representative (make test-all, as in CI: all of them)
 #
 # While you work: make unit (seconds), make lint, make docs, make notebooks; make models trains all kinds of models on two
 # ranks and on one; make gallery runs the recipes of Batch AI. Seldom: make search (Optuna, MLflow, TensorBoard), make azure
@@ -36,7 +36,7 @@ SAY = @printf '\033[1m== %s\033[0m\n'
 COMPAT := --config-settings editable_mode=compat
 PIP := PYTHONWARNINGS=ignore $(PY) -m pip install --quiet --disable-pip-version-check --no-warn-script-location
 
-.PHONY: help tutorial test lint unit models gallery search docs notebooks azure upstream upstream-blobs upstream-batchai clients drills release first-hour clean
+.PHONY: help tutorial test test-all lint unit models gallery search docs notebooks azure upstream upstream-blobs upstream-batchai clients drills release first-hour clean
 .DEFAULT_GOAL := help
 
 help:
@@ -47,7 +47,9 @@ tutorial: $(VENV)/.runtime $(VENV)/.horovod
 	  $(if $(DATA),--data '$(DATA)') $(if $(EPOCHS),--epochs $(EPOCHS)) $(ARGS)
 
 # Thousands of programs start here: without the bytecode of before, each compiles what it imports again.
-test unit: export PYTHONDONTWRITEBYTECODE =
+test test-all unit: export PYTHONDONTWRITEBYTECODE =
+test-all: export BATCHHVD_TESTS = all
+test-all: test
 test: lint
 	$(SAY) 'tests (pytest $(ARGS))'
 	@rm -f .coverage .coverage.*
@@ -170,7 +172,7 @@ $(VENV)/.docs: setup.cfg $(VENV)/.runtime
 	@touch $@
 
 # One build serves every Keras backend that is installed when it runs; the wheel stays in the user's cache.
-$(VENV)/.horovod: batchhvd/trainer/install/source.py $(VENV)/.runtime $(if $(filter test lint models gallery notebooks,$(MAKECMDGOALS)),$(VENV)/.test)
+$(VENV)/.horovod: batchhvd/trainer/install/source.py $(VENV)/.runtime $(if $(filter test test-all lint models gallery notebooks,$(MAKECMDGOALS)),$(VENV)/.test)
 	$(SAY) 'Horovod (built once, then kept in the cache)'
 	@if $(PY) -c 'import tensorflow' 2>/dev/null; then $(PY) -m batchhvd.trainer.install; else echo 'no Keras backend here: nothing to build for'; fi
 	@touch $@

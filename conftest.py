@@ -6,6 +6,7 @@ A comment in the line before a block changes what is done with it, and is not se
 
     <!-- sample: REASON -->    the block is not run
     <!-- file: NAME -->        the block is written to a file of that name in the page's working directory
+    <!-- quick: OLD => NEW --> `make test` runs the block with NEW for OLD, `make test-all` as it is printed
 
 Each page has a working directory, a local service's root and a ``batchhvd`` command of its own. docs/cli.md is run by
 tests/wire/test_cli_docs.py, which also compares its output; the translations have the English page's blocks.
@@ -28,11 +29,13 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis
+import pytest
 from sybil import Document, Example, Region, Sybil
 from sybil.evaluators.python import PythonEvaluator
 from sybil.region import Lexeme
 
 from batchhvd.wire import configuration
+from tests.support import tiers
 
 
 def _without_own_settings() -> None:
@@ -57,7 +60,7 @@ _without_own_settings()
 # The jobs of most tests and pages name images of 2018 that no test may pull; the tests of images choose an engine.
 os.environ["BATCHHVD_CONTAINERS"] = "off"
 _BLOCK = re.compile(
-    r"^(?:<!-- (?P<mark>sample|file): (?P<what>[^\n]+?) -->\n)?"
+    r"^(?:<!-- (?P<mark>sample|file|quick): (?P<what>[^\n]+?) -->\n)?"
     r"```(?P<language>python|json|console)\b[^\n]*\n(?P<body>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
@@ -80,6 +83,17 @@ def _written(name: str) -> Any:
     return write
 
 
+def _quick(change: str) -> Any:
+    old, _, new = change.partition(" => ")
+
+    def evaluate(example: Example) -> Any:
+        assert old in example.parsed, f"the block has no {old!r}, which its mark replaces"
+        example.parsed = Lexeme(example.parsed.replace(old, new), example.parsed.offset, example.parsed.line_offset)
+        return _python(example)
+
+    return _python if tiers.ALL else evaluate
+
+
 def _blocks(document: Document) -> Iterator[Region]:
     for match in _BLOCK.finditer(document.text):
         if match["mark"] == "sample" or (match["language"] == "json" and match["mark"] != "file"):
@@ -87,6 +101,8 @@ def _blocks(document: Document) -> Iterator[Region]:
         evaluate = {"python": _python, "console": _console}.get(match["language"])
         if match["mark"] == "file":
             evaluate = _written(match["what"])
+        elif match["mark"] == "quick":
+            evaluate = _quick(match["what"])
         lines = match.string.count("\n", match.start(), match.start("body")) - 1  # for tracebacks
         yield Region(match.start(), match.end(), Lexeme(match["body"], match.start("body"), lines), evaluate)
 
@@ -119,6 +135,16 @@ hypothesis.settings.register_profile("quick", max_examples=20, deadline=None)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A run in the background of a shell ignores Ctrl-C, and so would every program that a test starts and interrupts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    tiers.leave(items)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = terminalreporter.stats.get("skipped", [])
+    if names := [one.nodeid for one in skipped if isinstance(one.longrepr, tuple) and tiers.REASON in one.longrepr[2]]:
+        terminalreporter.write_line(tiers.left(names))
 
 
 pytest_collect_file = Sybil(

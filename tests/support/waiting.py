@@ -1,4 +1,4 @@
-"""Waiting for what comes by itself, and for processes to go."""
+"""Waiting for what comes by itself, and for processes to go; and waiting once where many tests ask for the same."""
 
 from __future__ import annotations
 
@@ -6,9 +6,32 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 Found = TypeVar("Found")
+Given = ParamSpec("Given")
+
+
+def once(function: Callable[Given, Found]) -> Callable[Given, Found]:
+    """Keeps what a function returns for the same arguments, and what it raises.
+
+    ``functools.cache`` keeps no exception: each test that asks again would wait again until the time is over.
+    """
+    known: dict[object, tuple[Found | None, BaseException | None]] = {}
+
+    def ask(*given: Given.args, **named: Given.kwargs) -> Found:
+        asked = (given, tuple(sorted(named.items())))
+        if asked not in known:
+            try:
+                known[asked] = (function(*given, **named), None)
+            except BaseException as raised:  # a skip is one, too
+                known[asked] = (None, raised)
+        found, error = known[asked]
+        if error:
+            raise error
+        return found  # type: ignore[return-value]  # None only beside an error, or as the function returned it
+
+    return ask
 
 
 def until(condition: Callable[[], Found], seconds: float = 30.0, pause: float = 0.02) -> Found:

@@ -18,7 +18,8 @@ from batchhvd.cli import main as cli
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 _BLOCK = re.compile(
-    r"^(?:<!-- (?P<mark>sample|file)(?:: (?P<why>[^\n]*?))? -->\n)?```(?P<language>\w+)\b[^\n]*\n(?P<body>.*?)^```$",
+    r"^(?:<!-- (?P<mark>sample|file|quick)(?:: (?P<why>[^\n]*?))? -->\n)?"
+    r"```(?P<language>\w+)\b[^\n]*\n(?P<body>.*?)^```$",
     re.M | re.S,
 )
 _INLINE = re.compile(r"`(batchhvd [^`]+)`")

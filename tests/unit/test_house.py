@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import io
 import statistics
 import tokenize
@@ -13,7 +14,13 @@ import batchhvd
 
 PACKAGE = Path(batchhvd.__file__).parent
 FILES = {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
-TREES = {name: ast.parse(text) for name, text in FILES.items()}
+
+
+@functools.cache
+def trees() -> dict[str, ast.Module]:
+    """Returns the package's modules, parsed once, and only where they are asked for."""
+    return {name: ast.parse(text) for name, text in FILES.items()}
+
 
 # Public classes of one name, with the reason; at most two.
 TWICE: dict[str, str] = {}
@@ -32,7 +39,7 @@ def lengths() -> list[int]:
     """Returns the lines of each function, without its head and docstring."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     found = []
-    for tree in TREES.values():
+    for tree in trees().values():
         for node in ast.walk(tree):
             if isinstance(node, kinds):
                 body = node.body[1:] if ast.get_docstring(node) is not None else node.body
@@ -48,7 +55,7 @@ def test_functions_are_short() -> None:
 
 def test_one_name_means_one_class() -> None:
     places = defaultdict(list)
-    for name, tree in TREES.items():
+    for name, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(name)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support import az
 
-pytestmark = az.NEEDED
+# The same commands with factory settings, which need no registered cloud, are in test_az_cli_tls.py.
+pytestmark = [*az.NEEDED, pytest.mark.battery]
 
 
 def test_the_tutorials_commands_word_for_word(launch: Any, tmp_path: Path) -> None:

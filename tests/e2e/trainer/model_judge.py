@@ -12,7 +12,7 @@ import pytest
 
 from batchhvd.trainer.measure import ranks
 from tests.e2e.trainer.test_horovod_ranks import require
-from tests.support import prefork
+from tests.support import prefork, tiers
 
 TABLE = Path(__file__).with_name("model_table.py")
 
@@ -75,6 +75,7 @@ def name_what_is_left(table: dict[str, Any]) -> None:
     """Lists the cases that only the whole table runs, in a line at the end of the tests."""
     eager = [name for name, case in table["cases"].items() if table["graphs"] and not case["traced"]]
     said = [f"MODEL_TABLE=all (make models) also runs {len(table['left'])} on {table['backend']}"]
+    said += [] if tiers.ALL else ["of which make test-all takes the telling ones"]
     said += [f"and {len(eager)} others as graphs"] if eager else []
     if table["left"]:
         pytest.skip(f"{' '.join(said)}: {', '.join(table['left'])}")

@@ -19,6 +19,7 @@ from typing import Any
 
 from tests.e2e.trainer import horovod_battery as battery
 from tests.e2e.trainer.model_case import CASES, Case, share
+from tests.support import tiers
 
 import keras  # isort: skip
 import numpy as np
@@ -33,6 +34,12 @@ for _cases in ("basic", "data", "metrics", "loops"):
 
 LIMIT = 60  # seconds of one case
 WHOLE = os.environ.get("MODEL_TABLE") == "all"
+# One case of each kind: what `make test` takes.
+FEW = {
+    *("sgd", "accumulation", "embedding_of_bytes", "pictures", "sum_loss_with_a_penalty", "nested_inputs"),
+    *("sample_weights", "dataset", "own_loss", "two_optimizers", "built_by_its_first_batch"),
+    *("loop_in_mixed_precision", "tape"),
+}
 GRAPHS = battery.BACKEND == "tensorflow" and not WHOLE  # only some cases as graphs, because tracing takes a second
 
 
@@ -44,7 +51,9 @@ def chosen() -> dict[str, Case]:
     return {
         name: one
         for name, one in CASES.items()
-        if battery.BACKEND in one.backends and (WHOLE or battery.BACKEND not in one.later)
+        if battery.BACKEND in one.backends
+        and (WHOLE or battery.BACKEND not in one.later)
+        and (WHOLE or tiers.ALL or name in FEW)
     }
 
 

@@ -5,7 +5,6 @@ The tests are those of test_horovod_ranks.py; only where the ranks come from dif
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,6 +40,7 @@ from tests.e2e.trainer.test_horovod_ranks import (  # noqa: F401  # collected he
     test_without_the_reduction_ranks_end_apart_and_are_warned,
 )
 from tests.support import prefork
+from tests.support.waiting import once
 
 CHECKS = [check for check in with_horovod.CHECKS if check != "broken_wrapper"]  # the wrapper is Horovod's own
 WITHOUT = {"BATCHHVD_EXCHANGE": "torch"}
@@ -52,7 +52,7 @@ pytestmark = pytest.mark.skipif(not framework_version("torch"), reason="torch is
 def started(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], list[dict[str, Any]]]:
     """Starts so many ranks, once, and returns what each of them found."""
 
-    @functools.cache
+    @once
     def start(size: int) -> list[dict[str, Any]]:
         checks = CHECKS if size == 2 else ["place", "together", "alone"]
         folder = tmp_path_factory.mktemp("viele ranks") / "ä"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 
 from batchhvd.trainer.install.installation import framework_version, installed
 from batchhvd.trainer.measure import ranks
+from tests.support import prefork
 
 CASE = Path(__file__).with_name("lowered_case.py")
 
@@ -23,7 +23,7 @@ def found() -> dict[str, Any]:
     if not framework_version("torch"):
         pytest.skip("torch is not installed")
     ended = subprocess.run(
-        [sys.executable, str(CASE)], capture_output=True, text=True, env={**os.environ, "KERAS_BACKEND": "torch"}
+        prefork.python("torch", str(CASE)), capture_output=True, text=True, env={**os.environ, "KERAS_BACKEND": "torch"}
     )
     assert ended.returncode == 0, ended.stderr[-3000:]
     document: dict[str, Any] = json.loads(ended.stdout.rpartition("FOUND")[2])
@@ -57,10 +57,10 @@ def test_the_fast_recipe_trains_on_two_ranks_and_leaves_a_plain_model(tmp_path: 
     arrays = {f"x_{part}": random.integers(0, 256, (64, 32, 32, 3), dtype=np.uint8) for part in ("train", "test")}
     np.savez(tmp_path / "noise.npz", **arrays, y_train=random.integers(0, 10, 64), y_test=random.integers(0, 10, 64))
     script = ("-m", "batchhvd.trainer", "--dataset", str(tmp_path / "noise.npz"), "--dir", str(tmp_path / "out"))
-    command = ranks.python(*script, "--recipe", "fast", "--epochs", "1", "--batch-size", "16")
+    command = prefork.python("torch", *script, "--recipe", "fast", "--epochs", "1", "--batch-size", "16")
     both = ranks.run(command, 2, variables={"KERAS_BACKEND": "torch", "OMP_NUM_THREADS": "1"}, timeout=150)
     assert [outcome.exit_code for outcome in both] == [0, 0], both[0].output[-2000:]
     loading = "import sys, keras; print(keras.saving.load_model(sys.argv[1]).count_params(), 'batchhvd' in sys.modules)"
     model = tmp_path / "out" / "saved_models" / "keras_cifar10_trained_model.keras"
-    ended = subprocess.run([sys.executable, "-c", loading, str(model)], capture_output=True, text=True)
+    ended = subprocess.run(prefork.python("torch", "-c", loading, str(model)), capture_output=True, text=True)
     assert ended.stdout.split()[-1] == "False", ended.stderr[-2000:]

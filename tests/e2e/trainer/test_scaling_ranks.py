@@ -39,7 +39,9 @@ def scale(folder: Path, backend: str, kind: str, ranks: str = "1,2") -> subproce
     return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=900, check=False)
 
 
-@pytest.mark.parametrize(("backend", "kind"), [("torch", "dense"), ("tensorflow", "sparse")])
+@pytest.mark.parametrize(
+    ("backend", "kind"), [("torch", "dense"), pytest.param("tensorflow", "sparse", marks=pytest.mark.battery)]
+)
 def test_a_step_of_two_ranks_is_taken_apart(tmp_path: Path, backend: str, kind: str) -> None:
     done = scale(tmp_path, backend, kind)
     assert done.returncode == 0, done.stderr

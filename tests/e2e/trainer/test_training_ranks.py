@@ -124,6 +124,7 @@ def check_forms(folder: Path) -> None:
         assert part["loss"][-1] < 0.7 * part["loss"][0]
 
 
+@pytest.mark.battery  # half a minute of a whole training; test_lowered_step.py trains with this recipe too
 def test_the_fast_recipe_learns_the_digits_in_this_machines_own_precision(tmp_path: Path) -> None:
     """Where that is bfloat16 it guessed (0.10) as long as batch normalisation's epsilon was 1e-5."""
     if find_spec("sklearn") is None or not framework_version("tensorflow"):
