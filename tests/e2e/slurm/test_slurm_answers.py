@@ -72,21 +72,22 @@ def test_what_is_not_over_goes_on(bin: Path, tmp_path: Path, state: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("reason", "told"),
+    ("reason", "told", "advice"),
     [
-        ("Resources", "Resources: not enough nodes are free"),
-        ("PartitionTimeLimit", "set the option time"),
-        ("ReqNodeNotAvail, UnavailableNodes:node3", "UnavailableNodes:node3: nodes that it needs are down"),
-        ("AssocGrpCPUMinutesLimit", "(AssocGrpCPUMinutesLimit: all users of the account"),
-        ("QOSMaxJobsPerUserLimit", "you may not use more at once"),
-        ("job requeued in held state", "scontrol release"),
-        ("SomethingNew", "(SomethingNew)"),
+        ("Resources", "Resources: not enough nodes are free", "wait"),
+        ("PartitionTimeLimit", "longer than the partition's", "a shorter max_seconds or the option time"),
+        ("ReqNodeNotAvail, UnavailableNodes:node3", "UnavailableNodes:node3: nodes that it needs are", "are back"),
+        ("AssocGrpCPUMinutesLimit", "(AssocGrpCPUMinutesLimit: all users of the account", ""),
+        ("QOSMaxJobsPerUserLimit", "you have reached the limit of the QOS on running jobs", "jobs of yours have ended"),
+        ("job requeued in held state", "it is held", "scontrol release 7"),
+        ("SomethingNew", "(SomethingNew)", ""),
     ],
 )
-def test_why_a_job_waits(bin: Path, tmp_path: Path, reason: str, told: str) -> None:
+def test_why_a_job_waits(bin: Path, tmp_path: Path, reason: str, told: str, advice: str) -> None:
     status = job(bin, tmp_path, "PENDING", reason)
     assert status.state == "queued"
     assert told in status.reason
+    assert advice in status.advice
 
 
 def test_accounting_is_asked_for_what_the_controller_has_forgotten(bin: Path, tmp_path: Path) -> None:
