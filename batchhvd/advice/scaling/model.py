@@ -1,11 +1,11 @@
 """The model of a step: computing on a share of the cores, and exchanging what computing has made.
 
-    step = input + (fixed + sample * batch) * share + load * (reductions * latency * log2(ranks) + volume / bandwidth)
+    step = input + (fixed + sample * batch) * share + crowd * (reductions * latency * log2(ranks) + volume / bandwidth)
 
 ``share`` grows from 1 for one rank on a machine to ``work`` for as many ranks as cores, and with the ranks beyond: each
-then gets a part of a core. ``load`` is how many ranks of a machine share a core, at least 1: on one machine the
-exchange is work of the same cores. ``volume`` is what a rank sends and gets: twice its gradients less what it keeps, as
-in a ring, and the rows of sparse gradients of all others.
+then gets a part of a core. ``crowd`` grows from 1 with the ranks that share a core, but slower than their number: in an
+exchange a rank mostly waits for its neighbours, and meanwhile the core works for another one. ``volume`` is what a rank
+sends and gets: twice its gradients less what it keeps, as in a ring, and the rows of sparse gradients of all others.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from attrs import evolve, frozen
 from batchhvd.advice.scaling.measurement import ScaleRun, in_order
 
 _FINEST = 60  # halvings when the work of a step is searched for
+_BUSY = 0.25  # the part of an exchange in which a rank needs its core: measured on 2 cores, 2 and 4 ranks, over loopback
 
 
 @frozen
@@ -52,9 +53,9 @@ class RankPlace:
     batch: float
 
     @property
-    def load(self) -> float:
-        """How many ranks share a core, at least 1."""
-        return max(1.0, self.local / self.cores)
+    def crowd(self) -> float:
+        """How many times as long an exchange takes as if each rank had a core."""
+        return 1.0 + _BUSY * (max(1.0, self.local / self.cores) - 1.0)
 
 
 @frozen
@@ -93,7 +94,7 @@ class ScaleModel:
         if place.ranks == 1:
             return 0.0
         sent = volume(place.ranks, self.dense, self.sparse * place.batch / self.batch)
-        return place.load * (self.reductions * self.latency * math.log2(place.ranks) + sent * self.per_byte)
+        return place.crowd * (self.reductions * self.latency * math.log2(place.ranks) + sent * self.per_byte)
 
 
 def volume(ranks: int, dense: float, sparse: float) -> float:
@@ -156,7 +157,7 @@ def _computing(run: ScaleRun) -> tuple[float, float]:
 
 def _latency(run: ScaleRun) -> float:
     """Returns the seconds of an exchange of nearly nothing between two ranks that share no core."""
-    return run.latency / (place_of(run).load * math.log2(run.ranks))
+    return run.latency / (place_of(run).crowd * math.log2(run.ranks))
 
 
 def _work(model: ScaleModel, runs: Sequence[ScaleRun]) -> float:
@@ -182,7 +183,7 @@ def _per_byte(model: ScaleModel, runs: Sequence[ScaleRun]) -> float:
     for run in runs:
         place = place_of(run)
         part = model.exchange(place) / run.exchange
-        slope = place.load * volume(run.ranks, run.dense_bytes, run.sparse_bytes) / run.exchange
+        slope = place.crowd * volume(run.ranks, run.dense_bytes, run.sparse_bytes) / run.exchange
         above += slope * (1 - part)
         below += slope * slope
     return max(above / below, 0.0) if below else 0.0

@@ -51,7 +51,7 @@ def run(model: ScaleModel, ranks: int, *, machines: int = 1, cores: int = 2, bat
         exchange=step.exchange,
         dense_bytes=model.dense,
         sparse_bytes=model.sparse * batch / model.batch,
-        latency=place.load * model.latency * math.log2(ranks) if ranks > 1 else 0.0,
+        latency=place.crowd * model.latency * math.log2(ranks) if ranks > 1 else 0.0,
         double=doubled.compute if ranks == 1 else None,
     )
 
