@@ -220,9 +220,12 @@ def make_place(running: Any, poll: Any) -> str:
     share = ShareClient(f"{running.url}/fuzzaccount", "share", credential=key)
     if not (running.root / "shares/fuzzaccount/share").exists():
         share.create_share()
-    running.call("PUT", WORKSPACE, {"location": "eastus", "tags": {"a": "b"}})
-    running.call("PUT", f"{WORKSPACE}/experiments/e")
-    running.call("PUT", f"{WORKSPACE}/clusters/c", seeds(key)["Clusters_Create"])
+    for path, body in (
+        (WORKSPACE, {"location": "eastus", "tags": {"a": "b"}}),
+        (f"{WORKSPACE}/experiments/e", None),
+        (f"{WORKSPACE}/clusters/c", seeds(key)["Clusters_Create"]),
+    ):
+        poll(lambda path=path, body=body: "BeingDeleted" not in running.call("PUT", path, body).text)
     return key
 
 
