@@ -19,7 +19,7 @@ from attrs import evolve, frozen
 from batchhvd.advice.scaling.measurement import ScaleRun, in_order
 
 _FINEST = 60  # halvings when the work of a step is searched for
-_BUSY = 0.25  # the part of an exchange in which a rank needs its core: measured on 2 cores, 2 and 4 ranks, over loopback
+_BUSY = 0.25  # the part of an exchange in which a rank needs its core: measured on 2 cores with 2 and 4 ranks
 
 
 @frozen
